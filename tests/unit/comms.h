@@ -1,5 +1,5 @@
-/* A communicator whose ranks all belong to this process, on the host device: comms[r] is the handle of rank
- * r. A test defines RANKS before it includes this file. */
+/* A communicator on the host device whose ranks all belong to this process: comms[r] is the handle of rank r. A test
+ * defines RANKS before it includes this file. */
 #ifndef CECL_TESTS_UNIT_COMMS_H
 #define CECL_TESTS_UNIT_COMMS_H
 
@@ -11,7 +11,7 @@ static ceclComm_t comms[RANKS];
 
 #define OK(expr) assert_int_equal((expr), ceclSuccess)
 
-/* A call has this result, and this thread's message has these words. */
+/* Fails the test unless the call returned `expected` and this thread's last message contains `words`. */
 static inline void must_say(ceclResult_t result, ceclResult_t expected, const char *words)
 {
     if (result != expected || !strstr(ceclGetLastError(NULL), words))
@@ -24,14 +24,14 @@ static int open_all(void **state)
     return 0;
 }
 
-static inline int close_all(void **state) /* not used by each test */
+static inline int close_all(void **state) /* some tests do not use it */
 {
     for (int r = 0; r < RANKS; r++)
         OK(ceclCommDestroy(comms[r]));
     return 0;
 }
 
-/* Allocates symmetric memory, of as many bytes on each rank. `memory` is an array of their pointers. */
+/* Allocates symmetric memory of `bytes` on each rank. `memory` is an array of RANKS pointers. */
 static inline void allocate_all(void *memory, size_t bytes)
 {
     OK(ceclGroupStart());
@@ -40,7 +40,7 @@ static inline void allocate_all(void *memory, size_t bytes)
     OK(ceclGroupEnd());
 }
 
-/* Waits for the streams of all ranks; NULL: the default streams. */
+/* Synchronizes each rank's stream; NULL: the default streams. */
 static inline void finish_all(const ceclStream_t streams[RANKS])
 {
     for (int r = 0; r < RANKS; r++)

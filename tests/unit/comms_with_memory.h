@@ -1,5 +1,4 @@
-/* The communicator of comms.h, with a stream and memory for an all-gather in place on each rank. A test defines RANKS and
- * COUNT before it includes this file. */
+/* comms.h, with a stream and memory on each rank for an in-place all-gather. A test defines RANKS and COUNT first. */
 #ifndef CECL_TESTS_UNIT_COMMS_WITH_MEMORY_H
 #define CECL_TESTS_UNIT_COMMS_WITH_MEMORY_H
 

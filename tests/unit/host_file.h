@@ -1,5 +1,4 @@
-/* Mappings of files, and the regions that the host device finds in them. A test program includes this file
- * once, and is linked with --wrap=ioctl. */
+/* Mappings of files, and the regions that the host device finds in them. A test is linked with --wrap=ioctl. */
 #ifndef CECL_TESTS_UNIT_HOST_FILE_H
 #define CECL_TESTS_UNIT_HOST_FILE_H
 
@@ -8,8 +7,9 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-/* Which questions about single mappings the kernel answers: before Linux 6.11 none, and the library reads the list
- * of mappings. SOME and those after it: two of three, so that it changes over to the list, after two, one or no answers. */
+/* For how many single mappings the wrapped ioctl tells what they are. Before Linux 6.11 a kernel tells nothing about
+ * single mappings, so the library reads the list of mappings. SOME_ANSWERS and the next two values refuse 1 question of
+ * 3: the third, the second or the first; the library then changes over to the list. */
 enum answers { ALL_ANSWERS, NO_ANSWERS, SOME_ANSWERS, SOME_LAST = SOME_ANSWERS + 2 };
 static int answers;
 
@@ -23,7 +23,7 @@ WRAPPED(int, ioctl, (int fd, unsigned long request, void *argument))
     return -1;
 }
 
-/* Runs the tests with each kernel. Each test has a process of its own, whose end closes files and mappings. */
+/* Runs the tests once for each value of `answers`. Each run is a process, whose end closes files and mappings. */
 int main(void)
 {
     int failed = 0;
@@ -42,7 +42,6 @@ static inline size_t page(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Makes a file of PAGES pages. */
 static inline int new_file(void)
 {
     const int fd = memfd_create("program", MFD_CLOEXEC);
@@ -51,7 +50,7 @@ static inline int new_file(void)
     return fd;
 }
 
-/* Maps `pages` pages of a file from page `first` on. `at` is NULL, or an address to map over. */
+/* Maps `pages` pages of a file, from page `first` on. at: an address to map over, or NULL. */
 static inline char *map_shared(int fd, void *at, size_t first, size_t pages)
 {
     char *mapped = mmap(at, pages * page(), PROT_READ | PROT_WRITE,

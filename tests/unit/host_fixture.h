@@ -34,7 +34,6 @@ static inline void memop(ceclStream_t stream, enum cecl_memop_kind kind, uint32_
     assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclSuccess);
 }
 
-/* Enqueues a batch of one copy. */
 static inline void copy(ceclStream_t stream, void *dst, const void *src, size_t bytes)
 {
     void *from = (void *)(uintptr_t)src;
@@ -47,7 +46,7 @@ static inline void synchronize(ceclStream_t stream)
     assert_int_equal(dev->ops->stream_synchronize(dev, stream), ceclSuccess);
 }
 
-/* Maps one granule of memory at its own reservation. */
+/* Maps one granule of memory at a new reservation. */
 static inline void *map_granule(const struct cecl_mem *mem)
 {
     void *base = NULL;

@@ -1,5 +1,5 @@
-/* Ranks of this process whose peers do not do their part, on the host device. Each test makes its own communicators, with
- * a time limit of its own. */
+/* For tests in which peers do not do their part. Ranks belong to this process, on the host device. Each test makes its
+ * own communicators, and gives their time limit. */
 #ifndef CECL_TESTS_UNIT_LATE_PEERS_H
 #define CECL_TESTS_UNIT_LATE_PEERS_H
 
@@ -12,13 +12,13 @@
 #define RANKS 3
 #include "comms.h"
 
-/* Time limits: SOON for tests that wait for the timeout, NEVER for tests in which it must not come. Tests that
- * act before the timeout try `limits`, in turn: on a busy machine they may act too late. */
+/* Time limits: SOON for tests that wait for the timeout, NEVER for tests in which no timeout may come. A test that must
+ * act before the timeout is repeated with the next of `limits`: on a busy machine it may act too late. */
 #define SOON_MS 1000
 #define SOON "1000"
 #define NEVER "60000"
 static const char *const limits[] = {"3000", "9000", "27000"};
-#define SLACK_MS 60000 /* by which the error may be late on a busy machine */
+#define SLACK_MS 60000 /* the error may be this late on a busy machine */
 
 /* A test's state is its time limit. */
 static int setup(void **state)
@@ -27,7 +27,7 @@ static int setup(void **state)
     return open_all(state);
 }
 
-/* A rank that left has no communicator. In most tests, the communicators of the others have failed. */
+/* A rank that left has no communicator any more. In most tests the remaining communicators have failed. */
 static int teardown(void **state)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -38,7 +38,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Defines a test that registers itself, with three ranks and this time limit. */
+/* Defines and registers a test with three ranks and this time limit. */
 #define TEST_WITHIN(limit, name) \
     static void name(void **state); \
     __attribute__((constructor)) static void name##_is_registered(void) \
@@ -85,7 +85,7 @@ static void holds_within_a_limit(bool (*holds)(int limit_ms))
     assert_true(held);
 }
 
-/* Defines a test of what holds in time under one of the limits. */
+/* Defines a test that passes if it holds under one of the limits. */
 #define TEST_OF_A_LIMIT(name) \
     static bool name##_holds(int limit_ms); \
     TEST(name) \

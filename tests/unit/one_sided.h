@@ -1,4 +1,5 @@
-/* Four ranks in this process that share windows of symmetric memory, for tests of one-sided calls on the host device. */
+/* Four ranks in this process that share windows of symmetric memory, for tests of one-sided calls on the host
+ * device. */
 #ifndef CECL_TESTS_UNIT_ONE_SIDED_H
 #define CECL_TESTS_UNIT_ONE_SIDED_H
 
@@ -30,8 +31,6 @@ static void expect(const unsigned char *at, size_t bytes, int seed)
     fill(wanted, bytes, seed);
     assert_memory_equal(at, wanted, bytes);
 }
-
-/* ---- a thread for each rank */
 
 struct sharing {
     int rank;
@@ -92,8 +91,6 @@ static int setup(void **state)
     share(memory, BYTES, window);
     return 0;
 }
-
-/* ---- streams */
 
 static ceclStream_t stream_of(int rank)
 {

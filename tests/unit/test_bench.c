@@ -1,5 +1,5 @@
-/* What the benchmark programs compute of times: medians; cecl_tune's threshold that follows from the times of two methods;
- * the sizes at which cecl_tune --against says that one library is faster. */
+/* What benchmark programs compute from times: medians; the threshold that cecl_tune takes from the times of two
+ * methods; the sizes at which cecl_tune --against reports that one library is faster. */
 #include "../with_cmocka.h"
 
 #include "bench.h"
@@ -12,7 +12,6 @@ TEST(an_odd_count_has_a_middle_value)
     assert_true(median_of(values, 1) == 1);
 }
 
-/* Otherwise two rounds would print the slower one. */
 TEST(an_even_count_has_the_mean_of_both_middle_values)
 {
     double values[] = {40, 10, 20, 30}, two[] = {6, 2};
@@ -20,11 +19,9 @@ TEST(an_even_count_has_the_mean_of_both_middle_values)
     assert_true(median_of(two, 2) == 4);
 }
 
-/* ---- thresholds */
-
 #define KIB 1024
 
-/* The first method takes 10 us plus 1 us for each KiB, the second always 12 us: they cross at 2 KiB. */
+/* The first method takes 10 us plus 1 us per KiB, the second always 12 us: they are equal at 2 KiB. */
 static const struct point crossing[] = {
     {1 * KIB, {11, 12}}, {2 * KIB, {12, 12}}, {4 * KIB, {14, 12}}, {8 * KIB, {18, 12}}};
 #define COUNT 4
@@ -41,7 +38,7 @@ TEST(a_min_threshold_is_the_first_size_of_the_second_way)
     assert_int_equal(split_value(crossing, COUNT, true, UINT64_MAX, 1), 4 * KIB);
 }
 
-/* Differences within the tie keep the threshold, also between measured sizes. */
+/* Differences below the tie do not move the threshold, even between measured sizes. */
 TEST(a_threshold_that_loses_nothing_stays)
 {
     assert_int_equal(split_value(crossing, COUNT, false, 1500, 0), 1500);
@@ -72,15 +69,13 @@ TEST(one_disturbed_size_does_not_decide)
     assert_int_equal(split_value(points, COUNT, false, 8 * KIB, 0), 8 * KIB);
 }
 
-/* Neither method wins at the last size, so the best one for larger sizes is unknown. */
+/* Neither method wins at the last size, so for larger sizes the best method is unknown. */
 TEST(sizes_that_were_not_measured_keep_their_way)
 {
     const struct point points[] = {{KIB, {15, 10}}, {2 * KIB, {15, 10}}, {4 * KIB, {10, 10}}};
     assert_int_equal(split_value(points, 3, false, 64 * KIB, 0), 64 * KIB);
     assert_int_equal(split_value(points, 2, false, 64 * KIB, 0), 0);
 }
-
-/* ---- spans */
 
 static struct span spans[4];
 

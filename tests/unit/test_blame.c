@@ -1,6 +1,6 @@
-/* While ranks make a communicator from another one (the parent), in which all of them have other numbers,
- * one rank dies or revokes the parent at each of its system calls in turn. Every error of another rank must
- * name this rank by its number in the parent, and no other rank. Ranks are child processes of this test. */
+/* Ranks split or shrink a parent communicator, in which they have other numbers. One rank dies or revokes the parent,
+ * at each of its system calls in turn. Errors of other ranks must name only this rank, by its number in the parent.
+ * Ranks are processes. */
 #include <limits.h>
 
 #include "../forked.h"
@@ -19,12 +19,9 @@
 #define RANKS 4
 #define EXCLUDED 0
 
-#define PAUSE_MS 20 /* ms in which the others learn of a revocation */
+#define PAUSE_MS 20 /* ms in which the other ranks learn of a revocation */
 
-/* ---- the fault */
-
-static _Thread_local int
-    calls_left; /* system calls until the fault; 0: this thread commits no fault */
+static _Thread_local int calls_left; /* until the fault; 0: no fault */
 static void (*commit)(void);
 
 static void count_call(void)
@@ -49,15 +46,13 @@ FAULT_AT(ssize_t, recv, (int fd, void *data, size_t bytes, int flags), (fd, data
 FAULT_AT(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
 FAULT_AT(int, socket, (int domain, int type, int protocol), (domain, type, protocol))
 
-/* The library's futexes, by which a rank comes to an exchange and waits in it. */
+/* Counts the library's futex calls: a rank makes them when it comes to an exchange and while it waits in it. */
 WRAPPED_SYSCALL((count_call(), false))
-
-/* ---- a rank's life */
 
 struct meeting {
     struct forked_id id;
     _Atomic int joined, over;
-    _Atomic bool committed; /* the fault was committed */
+    _Atomic bool committed;
 };
 
 enum call { SHRINK, SPLIT };
@@ -65,7 +60,7 @@ enum call { SHRINK, SPLIT };
 struct trial {
     enum call call;
     void (*commit)(void);
-    int faulty, at; /* the faulty rank, and at which of its system calls it commits the fault */
+    int faulty, at; /* `faulty` commits the fault at its system call number `at` */
 };
 
 enum end { MADE_IT, NAMED_IT, FAILED };
@@ -132,15 +127,13 @@ static _Noreturn void live(const struct trial *trial, int rank)
         const ceclResult_t result = make(trial, rank);
         end = judge(trial, rank, result, now() - start);
     }
-    meeting->over++; /* so that no rank sees another one's normal end */
+    meeting->over++; /* no rank may see another one's normal end */
     while (meeting->over < RANKS)
         usleep(200);
     _exit((int)end);
 }
 
-/* ---- the test's own process */
-
-/* Returns whether the rank reached its fault. *named: number of errors that named the rank. */
+/* Returns whether the faulty rank reached its fault. *named: number of errors that name it. */
 static bool try(const struct trial *trial, int *named)
 {
     pid_t ranks[RANKS];
@@ -160,8 +153,7 @@ static bool try(const struct trial *trial, int *named)
     return committed;
 }
 
-/* The system calls at which faults are tried: every `step`-th up to `last`. Each rank starts at another
- * call. */
+/* Faults are tried at every `step`-th system call up to `last`. Each rank starts at another call. */
 struct calls {
     int step, last;
 };
@@ -183,7 +175,7 @@ static int try_each(enum call call, void (*commit_it)(void), struct calls calls,
     return named;
 }
 
-/* Every survivor fails, except if the rank dies after its last message. */
+/* Every survivor fails, unless the rank dies after its last message. */
 static void each_death_is_blamed_on_the_dead(enum call call, int step)
 {
     int deaths;
@@ -201,8 +193,8 @@ TEST(a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent)
     each_death_is_blamed_on_the_dead(SPLIT, 13);
 }
 
-/* Some ranks learn of the revocation before they join, and give up. Others wait for them, and learn of it
- * from them. A revocation has no effect on ranks that already join, so later system calls need no trial. */
+/* A rank that learns of the revocation before it joins the split gives up; ranks that wait for it then learn of it. A
+ * rank that already joins ignores a revocation, so faults at later system calls are not tried. */
 TEST(a_rank_that_revokes_the_parent_in_a_split_is_named_by_all_who_fail)
 {
     int revocations;

@@ -40,7 +40,7 @@ TEST(random_sequences_match_a_plain_table)
     srand(seed);
     struct cecl_blocks blocks = {0};
     uint64_t used = 0;
-    assert_true(take(&blocks, UNIT) == UINT64_MAX); /* nothing yet */
+    assert_true(take(&blocks, UNIT) == UINT64_MAX);
     memset(owner, 0, sizeof(owner));
     for (uint64_t r = 0; r < REGIONS; r++)
         assert_int_equal(cecl_blocks_add_region(&blocks, r * REGION * UNIT, REGION * UNIT),

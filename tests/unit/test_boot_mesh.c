@@ -1,5 +1,4 @@
-/* Joining as threads, and connecting the mesh: a rank gives up, dies or never comes, or many callers
- * connect. */
+/* Making the mesh: a rank gives up, dies or never comes, or many callers connect. Most ranks are threads. */
 #include "../soft_limit.h"
 #include "../with_cmocka.h"
 
@@ -22,7 +21,7 @@
 #include "boot/mesh_internal.h"
 #include "util/clock.h"
 
-#define INVITATION 64 /* bytes of a rank's first message to the others: name, secret, process */
+#define INVITATION 64 /* bytes of the first message that a rank sends to the others */
 
 static void *run_exchange(void *argument)
 {
@@ -65,7 +64,7 @@ static void open_all(void)
     open_with(LONG_MS, LONG_MS);
 }
 
-/* All others find that this rank's process has ended. */
+/* Makes all other ranks find that this rank's process has ended. */
 static void die(const struct rank *rank)
 {
     for (int r = 0; r < RANKS; r++)
@@ -84,7 +83,7 @@ TEST(a_death_that_an_exchange_saw_is_seen_by_the_watch)
     close_ranks(NULL);
 }
 
-/* Ranks that are late come to an exchange that this rank has given up. */
+/* Ranks 1 and 2 come to an exchange that rank 0 has given up. Rank 0's next call repeats the reason. */
 TEST(a_broken_mesh_gives_its_first_reason_again)
 {
     static const char words[] = "joining: ranks 1 and 2 did not come within 3000 ms "
@@ -93,19 +92,19 @@ TEST(a_broken_mesh_gives_its_first_reason_again)
     assert_int_equal(exchange_as_rank_0(), ceclTimeout);
     assert_string_equal(cecl_message(), words);
     cecl_mesh_joined(ranks[0].mesh);
-    cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc"); /* another call, with its own time limit */
+    cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc");
     const int64_t start = cecl_now_ms();
     assert_int_equal(exchange_as_rank_0(), ceclTimeout);
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
     assert_string_equal(cecl_message(), words);
-    /* but a failure of its own is the better reason */
+    /* An error of the rank's own takes precedence. */
     const ceclResult_t own = cecl_fail(ceclSystemError, "no descriptor left (ulimit -n)");
     assert_int_equal(cecl_mesh_agree(ranks[0].mesh, own), ceclSystemError);
     assert_string_equal(cecl_message(), "no descriptor left (ulimit -n)");
     close_ranks(NULL);
 }
 
-/* As ranks of several processes. */
+/* Exchanges descriptors as ranks of several processes do. */
 static void *run_fds(void *argument)
 {
     struct rank *me = argument;
@@ -142,7 +141,7 @@ TEST(ranks_of_one_process_use_each_others_descriptors)
         for (int peer = 0; peer < RANKS; peer++)
             assert_int_equal(ranks[r].all[peer], own_fds[peer]);
     assert_int_equal(open_descriptors(), before);
-    cecl_mesh_close_fd(ranks[1].mesh, own_fds[1]); /* early */
+    cecl_mesh_close_fd(ranks[1].mesh, own_fds[1]); /* before the mesh would close it */
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(fcntl(own_fds[r], F_GETFD) >= 0, r != 1);
         assert_int_equal(cecl_mesh_fd_is_gone(ranks[0].mesh, r), r == 1);
@@ -150,7 +149,7 @@ TEST(ranks_of_one_process_use_each_others_descriptors)
     close_ranks(NULL);
 }
 
-/* Waits until rank 1 has come to the exchange that comes next for rank 0. */
+/* Waits until rank 1 has come to rank 0's next exchange. */
 static void await_rank_1(void)
 {
     const uint32_t before = ranks[0].mesh->sequence;
@@ -166,7 +165,7 @@ TEST(a_late_rank_is_named_with_the_call_and_the_milliseconds)
 {
     open_with(LONG_MS, 300);
     start(&ranks[1], run_exchange);
-    await_rank_1(); /* it is not late */
+    await_rank_1(); /* rank 1 is not late */
     cecl_mesh_joined(ranks[0].mesh);
     cecl_mesh_activity(ranks[0].mesh, "ceclMemAlloc");
     assert_int_equal(exchange_as_rank_0(), ceclTimeout);
@@ -185,7 +184,7 @@ static void *tell_later(void *argument)
     return NULL;
 }
 
-/* Ranks 1 and 2 are late. Rank 2 waits for rank 1 in another call, and says so when its time is up. */
+/* Ranks 1 and 2 are late. Rank 2's time limit passes while it waits for rank 1 in another call. */
 TEST(a_rank_that_waits_itself_is_not_blamed)
 {
     open_with(LONG_MS, 300);
@@ -198,7 +197,7 @@ TEST(a_rank_that_waits_itself_is_not_blamed)
     close_ranks(NULL);
 }
 
-/* Rank 1 gives up because rank 0 did, and rank 2 learns it from rank 1. */
+/* Rank 1 gives up because rank 0 did, and rank 2 learns the reason from rank 1. */
 TEST(a_cause_that_is_passed_on_keeps_its_origin)
 {
     open_all();
@@ -213,8 +212,8 @@ TEST(a_cause_that_is_passed_on_keeps_its_origin)
     close_ranks(NULL);
 }
 
-/* While ranks join, a reason that begins at another rank is passed on without "rank 0 gave up".
- * After joining, it is quoted as the reason of rank 0. */
+/* While ranks join, rank 0 passes on the reason of rank 7 without "rank 0 gave up". After joining, it quotes it as its
+ * own. */
 TEST(who_began_elsewhere_is_passed_on_while_ranks_join)
 {
     static const char words[] = "joining: rank 7 gave up: out of paper";
@@ -250,7 +249,7 @@ TEST(a_rank_that_never_connects_is_named)
     start_without_rank_2(room, 1500);
     for (int r = 0; r < 2; r++)
         pthread_join(ranks[r].thread, NULL);
-    /* one of the two gives up first, and the other may learn of that */
+    /* One of ranks 0 and 1 gives up first; the other one may report that instead. */
     const int first = ranks[0].result == ceclTimeout ? 0 : 1;
     assert_int_equal(ranks[first].result, ceclTimeout);
     assert_non_null(
@@ -260,7 +259,7 @@ TEST(a_rank_that_never_connects_is_named)
     close_ranks(NULL);
 }
 
-/* One of the two others notices it first, and the other may learn of that. */
+/* One of ranks 0 and 1 notices it first; the other one may report that instead. */
 TEST(a_rank_that_gives_up_before_it_connects_is_named_at_once)
 {
     static char room[RANKS * INVITATION];
@@ -279,7 +278,6 @@ TEST(a_rank_that_gives_up_before_it_connects_is_named_at_once)
 
 static ceclResult_t (*true_allgather)(struct cecl_oob *, const void *, void *, size_t);
 
-/* A rank brings more bytes than fit in a slot, and all ranks get all of them. */
 TEST(an_exchange_of_many_pieces_is_whole)
 {
     open_all();
@@ -290,8 +288,7 @@ TEST(an_exchange_of_many_pieces_is_whole)
     close_ranks(NULL);
 }
 
-/* Rank 0 brings more pieces than the others, and learns from their first pieces that they make another
- * call. */
+/* Rank 0 brings more pieces than the others, and learns from their first pieces that they make another call. */
 TEST(ranks_that_bring_other_numbers_of_pieces_find_out)
 {
     open_all();
@@ -300,16 +297,16 @@ TEST(ranks_that_bring_other_numbers_of_pieces_find_out)
     start(&ranks[1], run_exchange);
     start(&ranks[2], run_exchange);
     await_all(ceclInvalidUsage);
-    all_run(run_exchange); /* afterwards all ranks are at the same exchange */
+    all_run(run_exchange); /* all ranks are at the same exchange again */
     close_ranks(NULL);
 }
 
-/* ---- ranks as processes: rank 2 dies, and leaves a forked child */
+/* ---- ranks are processes: rank 2 dies, and leaves a forked child */
 
 enum death { BEFORE_CONNECTING, AFTER_CONNECTING };
 
-/* Exit code 0: this rank noticed rank 2's end, and the message is `words`. HEARD_OF_ANOTHER: another rank
- * noticed it first, and left. */
+/* Exit code 0: this rank noticed rank 2's end, and its message is `words`. HEARD_OF_ANOTHER: it names another rank,
+ * which had noticed the end first and left. */
 #define HEARD_OF_ANOTHER 10
 static int live(const ceclUniqueId *id, int rank, enum death death, const char *words)
 {
@@ -385,17 +382,18 @@ TEST(a_rank_that_died_before_an_exchange_is_named_at_once)
     expect_the_end_of_rank_2(AFTER_CONNECTING, "rank 2 ended unexpectedly");
 }
 
-/* ---- a user whose processes may have few descriptors under way */
+/* ---- a user whose processes may have few descriptors in flight */
 
 #define MANY 24 /* ranks, which send 552 descriptors */
-#define FEW 64  /* that the user may have under way */
+#define FEW 64  /* descriptors that the user may have in flight */
 
 static uid_t user_of_this_test(void)
 {
     return 60000 + (uid_t)getpid() % 5000;
 }
 
-/* Whether processes of this test can be of another user: not where few users are mapped, or setuid() is refused. */
+/* Whether a process of this test can become another user. It cannot where few users are mapped, or setuid() is
+ * refused. */
 static bool can_be(uid_t user)
 {
     int status = -1;
@@ -408,12 +406,12 @@ static bool can_be(uid_t user)
 static void be_a_user_of_few(uid_t user)
 {
     const struct rlimit few = {FEW, FEW};
-    (void)!setuid(user); /* else all stay this test's user, whom the limit may not concern */
+    (void)!setuid(user); /* if refused, the limit may not apply */
     if (setrlimit(RLIMIT_NOFILE, &few) != 0)
         _exit(3);
 }
 
-/* Makes the mesh as processes. said: [nranks] what each rank says, if it fails */
+/* Makes the mesh of ranks that are processes of one user. said: [nranks] each rank's error. */
 static void join_as_a_user(int nranks, int64_t timeout_ms, char said[][CECL_MESSAGE_BYTES])
 {
     struct forked_id *made = shared_memory(sizeof(*made));
@@ -441,7 +439,7 @@ static void join_as_a_user(int nranks, int64_t timeout_ms, char said[][CECL_MESS
     }
 }
 
-/* As join_as_a_user, beside a process of the user that has sent `count` descriptors which nobody takes. */
+/* As join_as_a_user, while a process of that user has sent `count` descriptors that nobody receives. */
 static void join_beside_others(int count, int nranks, int64_t timeout_ms,
                                char said[][CECL_MESSAGE_BYTES])
 {
@@ -495,7 +493,6 @@ TEST(a_limit_of_descriptors_under_way_is_named)
         fail_msg("rank 0: %s; rank 1: %s", said[0], said[1]);
 }
 
-/* The first bytes that rank 1 sends: its invitation. */
 static char heard[INVITATION];
 static _Atomic bool is_heard;
 
@@ -508,8 +505,8 @@ static ceclResult_t allgather_aloud(struct cecl_oob *oob, const void *send, void
     return true_allgather(oob, send, recv, bytes);
 }
 
-/* Connects to `address` `count` times, from a process with its own descriptors. Returns that process once
- * all connections exist; it lives until it is killed. */
+/* Connects to `address` `count` times from another process, which has its own descriptors. Returns the process once all
+ * connections exist; it lives until it is killed. */
 static pid_t call_as_strangers(const struct sockaddr_un *address, socklen_t length, int count)
 {
     int ends[2];
@@ -533,7 +530,7 @@ static pid_t call_as_strangers(const struct sockaddr_un *address, socklen_t leng
     return strangers;
 }
 
-/* Strangers call where rank 1 awaits the memory and descriptors, and say nothing. Rank 1 keeps few of them. */
+/* Silent strangers connect where rank 1 waits for the memory and for descriptors. Rank 1 keeps few of them. */
 TEST(strangers_at_the_mesh_disturb_nobody)
 {
     enum { STRANGERS = 3000 };

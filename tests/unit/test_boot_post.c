@@ -1,5 +1,6 @@
 /* Messages between ranks of the mesh at any time: many arrive whole and in order, wake the thread that watches, and end
- * with the peer. Single ones, and those of strangers: tests/fuzz/fuzz_mesh.c. Ranks are threads of this test. */
+ * with the peer. tests/fuzz/fuzz_mesh.c tests single messages and those of strangers. Ranks are threads of this
+ * test. */
 #include "../soft_limit.h"
 #include "../with_cmocka.h"
 
@@ -14,7 +15,6 @@
 #include "boot/mesh_internal.h"
 #include "util/clock.h"
 
-/* The result of cecl_mesh_take. */
 struct taken {
     struct cecl_letter letter;
     char text[CECL_INBOX_BYTES];
@@ -53,7 +53,7 @@ static void expect_nothing(int rank)
     assert_int_equal(take(rank, &taken), ceclInProgress);
 }
 
-/* All others find that this rank's process has ended. */
+/* Makes all other ranks find that this rank's process has ended. */
 static void die(int rank)
 {
     for (int r = 0; r < RANKS; r++)
@@ -74,7 +74,7 @@ static void *post_many(void *argument)
     return NULL;
 }
 
-/* The receiver sleeps now and then, so that the sender finds the queue full. */
+/* The receiver sleeps now and then, which lets the sender find a full queue. */
 TEST_BETWEEN(many_messages_are_neither_lost_nor_mixed, open_ranks, close_ranks)
 {
     const int before = open_descriptors();
@@ -134,9 +134,8 @@ TEST_BETWEEN(a_post_to_a_peer_that_left_or_died_says_so, open_ranks, close_ranks
     die(2);
     assert_int_equal(post(0, 2, "x", NULL, 0), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 2 ended unexpectedly");
-    expect_nothing(2); /* a cloned child may keep a dead rank's inboxes open */
-    expect_text(0, 1,
-                "farewell"); /* a message that a peer posted before it left is still received */
+    expect_nothing(2);             /* a cloned child may keep a dead rank's inboxes open */
+    expect_text(0, 1, "farewell"); /* posted before rank 1 left */
     expect_nothing(0);
 }
 
@@ -167,7 +166,6 @@ TEST(a_waiting_post_ends_when_the_peer_does_and_with_an_interrupt)
 
 /* ---- messages that cecl_mesh_post never sends */
 
-/* Connects to rank 1's inbox, and says nothing. */
 static int call_rank_1(void)
 {
     const int fd = inbox_call(ranks[0].mesh->peers[1].invitation.at.name, MESH_POST);
@@ -175,7 +173,7 @@ static int call_rank_1(void)
     return fd;
 }
 
-/* A caller that says nothing is turned away when another one comes, and must call again. */
+/* When another caller comes, the inbox turns away a silent caller, who must then call again. */
 TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
 {
     enum { SILENT = 48 };
@@ -184,7 +182,7 @@ TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
     for (int i = 0; i < SILENT; i++)
         silent[i] = call_rank_1();
     assert_int_equal(post(2, 1, "heard", NULL, 0), ceclSuccess);
-    for (int tries = 0; tries < SILENT; tries++) { /* a take accepts a bounded number */
+    for (int tries = 0; tries < SILENT; tries++) { /* a take accepts few callers */
         struct taken taken;
         if (take(1, &taken) == ceclInProgress)
             continue;
@@ -204,12 +202,12 @@ TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
         close(silent[i]);
 }
 
-/* The limit of open files leaves room for only some of the descriptors: at first for a moment, then for good. */
+/* The limit on open files leaves room for some of the descriptors only: at first for a moment, later for good. */
 TEST_BETWEEN(descriptors_wait_for_room_and_are_told_as_lost_after_a_second, open_ranks, close_ranks)
 {
     struct taken taken;
     ceclResult_t result;
-    enum { GAPS = 16 }; /* more than there are below the highest descriptor */
+    enum { GAPS = 16 }; /* more than the free numbers below the highest descriptor */
     int gaps[GAPS];
     for (int i = 0; i < GAPS; i++)
         gaps[i] = dup(2);
@@ -228,8 +226,7 @@ TEST_BETWEEN(descriptors_wait_for_room_and_are_told_as_lost_after_a_second, open
     while ((result = take(1, &taken)) == ceclInProgress)
         ;
     (void)soft_limit(RLIMIT_NOFILE, limit);
-    assert_int_equal(result,
-                     ceclSystemError); /* rank 1's own lack of descriptors, not rank 0's fault */
+    assert_int_equal(result, ceclSystemError); /* rank 1 lacks descriptors */
     assert_non_null(strstr(cecl_message(), "rank 0"));
     assert_non_null(strstr(cecl_message(), "ulimit -n"));
     assert_int_equal(open_descriptors(), before);
@@ -244,7 +241,7 @@ static void *post_later(void *argument)
     return NULL;
 }
 
-/* Another thread ends rank 1's wait for a message. */
+/* Rank 1 waits for a message until another thread runs `run`. */
 static void ends_the_wait(void *(*run)(void *))
 {
     const int64_t begin = cecl_now_ms();
@@ -285,7 +282,7 @@ TEST_BETWEEN(the_wait_for_a_message_can_be_ended, open_ranks, close_ranks)
     assert_true(cecl_now_ms() - roused >= 50);
 }
 
-/* A closed connection is always readable. */
+/* A closed connection is always readable, but the wait must not return at once. */
 TEST_BETWEEN(the_wait_for_a_message_rests_when_a_caller_has_gone, open_ranks, close_ranks)
 {
     close(call_rank_1());

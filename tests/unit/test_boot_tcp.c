@@ -1,5 +1,5 @@
 /* Joining by a unique id: strangers, wrong secrets, missing and duplicate ranks, used ids. Ranks are child
- * processes of this test. */
+ * processes. */
 #include <errno.h>
 
 #include "../soft_limit.h"
@@ -38,13 +38,13 @@ __attribute__((constructor)) static void roots_wait_long(void)
     setenv("CECL_INIT_TIMEOUT_MS", LONG, 1);
 }
 
-/* Runs this in a child process. `end_child` returns its exit code. */
+/* Runs `run` in a child process. `end_child` returns its exit code. */
 static pid_t begin_child(int (*run)(void *argument), void *argument)
 {
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the process may be stopped when a test fails */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends the child if a failed test leaves it stopped */
         alarm(200);
         _exit(run(argument));
     }
@@ -73,10 +73,10 @@ struct life {
     int nranks, rank;
     bool stays_away, wrong_secret;
     const ceclUniqueId *id;
-    const char *words; /* that an error contains; or NULL */
+    const char *words; /* which the error must contain; or NULL */
 };
 
-/* Exit code: the result; 100 if the all-gather gave wrong bytes; 101 if `words` are not in the message. */
+/* Exit code: the result; 100 if the all-gather returned wrong bytes; 101 if the message lacks `words`. */
 static int live(void *argument)
 {
     const struct life *life = argument;
@@ -96,7 +96,7 @@ static int live(void *argument)
     return wrong ? 100 : (int)result;
 }
 
-/* Runs the lives. Returns whether each result is the expected one. */
+/* Runs a child for each life. Returns whether each has its expected result. */
 static bool end_as(const ceclUniqueId *id, const struct life lives[RANKS],
                    const ceclResult_t expected[RANKS], const char *words)
 {
@@ -123,8 +123,8 @@ static void run_with(const ceclUniqueId *id, const struct life lives[RANKS],
     assert_true(end_as(id, lives, expected, words));
 }
 
-/* A process that makes an id and lives until `end` closes. The id's thread must not be in this process when
- * ranks are forked. */
+/* A process that makes an id and lives until `end` closes. The id's thread must not be in the process that forks
+ * ranks. */
 struct host {
     pid_t process;
     int end; /* closing it ends the process */
@@ -168,7 +168,7 @@ static void close_host(struct host *host)
     munmap(host->id, sizeof(*host->id));
 }
 
-/* Returns when every thread of the child is stopped; kill() returns earlier. */
+/* Stops the child, and returns once all of its threads have stopped; kill() returns earlier. */
 static void stop(pid_t child)
 {
     int status = 0;
@@ -194,7 +194,7 @@ static void run(const struct life lives[RANKS], const ceclResult_t expected[RANK
     assert_true(end_as_within(LONG, lives, expected, words));
 }
 
-/* A rank never comes. On a busy machine the others may come after the first time limit. */
+/* One rank never comes. On a busy machine the others may come after the first time limit, so a longer one is tried. */
 static void run_without_a_rank(const struct life lives[RANKS], const ceclResult_t expected[RANKS],
                                const char *words)
 {
@@ -214,7 +214,7 @@ static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSu
         result, result, result \
     }
 
-/* What each rank finds if one does something else than the others. */
+/* The result and message of each rank, if one rank does something else than the others. */
 TEST(ranks_meet_or_hear_why_not)
 {
     static const struct {
@@ -243,7 +243,7 @@ TEST(ranks_meet_or_hear_why_not)
             run(rows[i].lives, rows[i].expected, rows[i].words);
 }
 
-/* A third party cannot change what a rank says, nor use its tag for another secret. */
+/* A third party can neither change what a rank says, nor use its tag for another secret. */
 TEST(tags_cover_all_that_a_rank_says)
 {
     struct cecl_tcp_said said = {.kind = CECL_TCP_MAGIC};
@@ -287,8 +287,7 @@ TEST(an_interface_that_is_not_there_is_named)
     assert_non_null(strstr(cecl_message(), "nosuch0"));
 }
 
-/* Replaces the system's functions (by the linker, see CMakeLists.txt): reports the interfaces in `told`, or
- * the real ones if `told` is NULL. */
+/* Replaces getifaddrs (by the linker, see CMakeLists.txt): returns `told`; the real interfaces if `told` is NULL. */
 static struct ifaddrs *told;
 int __real_getifaddrs(struct ifaddrs **all);
 int __wrap_getifaddrs(struct ifaddrs **all);
@@ -324,7 +323,7 @@ TEST(interfaces_that_are_down_or_have_no_address_are_passed_over)
     told = NULL;
 }
 
-/* Makes an id whose job ends at once, and looks into the id. */
+/* Makes an id whose job ends at once, and returns its contents. */
 static struct cecl_tcp_id make_id(void)
 {
     struct host host;
@@ -393,8 +392,7 @@ static void close_sockets(const int *sockets, int count)
         close(sockets[i]);
 }
 
-/* Many more strangers than the root accepts at a time: some silent, some sending nonsense. The job succeeds
- * all the same. */
+/* Many more strangers come than the root accepts at a time; some are silent, some send nonsense. The job succeeds. */
 TEST(strangers_do_not_disturb_the_job)
 {
     enum { STRANGERS = 600 };
@@ -402,7 +400,7 @@ TEST(strangers_do_not_disturb_the_job)
     int sockets[STRANGERS];
     open_small_host(&host, 64);
     come_as_strangers(host.id, sockets, STRANGERS);
-    for (int i = 0; i < STRANGERS; i += 3) /* the root may have sent it away */
+    for (int i = 0; i < STRANGERS; i += 3) /* the root may have closed this connection */
         (void)!send(sockets[i],
                     "GET / HTTP/1.1\r\nHost: somewhere.invalid\r\n\r\nand so on and on and on", 60,
                     MSG_NOSIGNAL);
@@ -413,14 +411,13 @@ TEST(strangers_do_not_disturb_the_job)
     close_sockets(sockets, STRANGERS);
 }
 
-/* Joins as the only rank. */
 static int join_as_all(void *id)
 {
     int all;
     return (int)join(id, 1, 0, LONG_MS, 7, &all);
 }
 
-/* All strangers are in the root's queue before the only rank is. */
+/* The root finds all strangers in its queue before the only rank. */
 TEST(a_rank_behind_a_queue_of_strangers_joins)
 {
     enum { STRANGERS = 200 };
@@ -430,14 +427,14 @@ TEST(a_rank_behind_a_queue_of_strangers_joins)
     stop(host.process);
     come_as_strangers(host.id, sockets, STRANGERS);
     const pid_t rank = begin_child(join_as_all, host.id);
-    usleep(100000); /* the rank is in the queue by then */
+    usleep(100000); /* long enough for the rank to enter the queue */
     kill(host.process, SIGCONT);
     assert_int_equal(end_child(rank), 0);
     close_host(&host);
     close_sockets(sockets, STRANGERS);
 }
 
-/* ---- callers that do not say all. Time passes faster in the root's process when a test says so. */
+/* ---- callers that send an incomplete message. A test can make the clock of the root's process jump forward. */
 
 static _Atomic int64_t *skew_ms;
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
@@ -449,7 +446,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
     return result;
 }
 
-/* Opens a host with so many callers, which have said all but one byte. */
+/* Opens a host with `count` callers, who have sent all but one byte of their message. */
 static void open_skewed(struct host *host, int *callers, int count)
 {
     static const char said[sizeof(struct cecl_tcp_said) - 1];
@@ -459,7 +456,7 @@ static void open_skewed(struct host *host, int *callers, int count)
     come_as_strangers(host->id, callers, count);
     for (int i = 0; i < count; i++)
         assert_int_equal(send(callers[i], said, sizeof(said), MSG_NOSIGNAL), sizeof(said));
-    usleep(200000); /* the root has heard them by then */
+    usleep(200000); /* long enough for the root to read them */
 }
 
 static void close_skewed(struct host *host, int *callers, int count)
@@ -470,7 +467,7 @@ static void close_skewed(struct host *host, int *callers, int count)
     skew_ms = NULL;
 }
 
-/* Waits until the root asks a caller to come again, and has closed. */
+/* Waits until the root has asked the caller to come again, and has closed the connection. */
 static bool is_put_off(int caller)
 {
     struct cecl_tcp_proof again = {0};
@@ -485,7 +482,7 @@ static bool is_kept(int caller)
     return recv(caller, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/* It may be a rank that stood still. */
+/* The caller may be a rank whose machine stood still. */
 TEST(a_caller_that_stops_halfway_is_asked_to_come_again)
 {
     struct host host;
@@ -499,7 +496,7 @@ TEST(a_caller_that_stops_halfway_is_asked_to_come_again)
     close_skewed(&host, &caller, 1);
 }
 
-/* All places are taken: a newcomer replaces the oldest caller, but not before that one had some time. */
+/* All places are taken: a newcomer replaces the oldest caller, once that caller has had some time. */
 TEST(a_newcomer_pushes_out_the_oldest_that_was_heard)
 {
     enum { ROOM = 20 };
@@ -513,7 +510,7 @@ TEST(a_newcomer_pushes_out_the_oldest_that_was_heard)
     close_skewed(&host, callers, ROOM + 1);
 }
 
-/* Listens, and makes an id for that: the test is the root. */
+/* Listens, and makes an id for this address: the test is the root. */
 static int listen_here(int backlog, struct cecl_tcp_id *inside, ceclUniqueId *id)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -528,7 +525,7 @@ static int listen_here(int backlog, struct cecl_tcp_id *inside, ceclUniqueId *id
     return listener;
 }
 
-/* The root puts the first connection of a rank off. */
+/* The root asks the rank's first connection to come again. */
 TEST(a_rank_that_is_put_off_comes_again)
 {
     struct cecl_tcp_id inside;
@@ -568,8 +565,8 @@ TEST(a_root_that_takes_no_connection_is_given_up_and_nothing_is_left)
     assert_int_equal(open_descriptors(), descriptors);
 }
 
-/* Joins as rank 1 of 3, alone. Exit code 0: the message names the missing ranks. GAVE_UP: this rank's own
- * time limit passed first. */
+/* Joins as rank 1 of 3, alone. Exit code 0: the message names the missing ranks. GAVE_UP: the rank's own time limit
+ * passed first. */
 #define GAVE_UP 10
 static int limit_of_rank_1_ms;
 static int join_alone(void *id)
@@ -585,8 +582,8 @@ static int join_alone(void *id)
                                                       : 2;
 }
 
-/* The root's own time limit is longer, so the root must use the rank's. On a busy machine the root's thread
- * may answer a rank with a limit of 1 s too late; then a larger limit is tried. */
+/* The root's own time limit is longer, so the root must use the rank's. On a busy machine the root's thread may answer
+ * too late for a limit of 1 s; then a larger limit is tried. */
 TEST(a_rank_of_little_patience_hears_who_is_missing)
 {
     int code = GAVE_UP;
@@ -600,7 +597,7 @@ TEST(a_rank_of_little_patience_hears_who_is_missing)
     assert_int_equal(code, 0);
 }
 
-/* What a rank says to join with any time limits, as another version of the library may. */
+/* The message with which a rank joins. The time limits may be any, as from another version of the library. */
 static struct cecl_tcp_said joining(const ceclUniqueId *id, int nranks, int rank,
                                     int64_t patience_ms, int64_t timeout_ms)
 {
@@ -619,7 +616,7 @@ static struct cecl_tcp_said joining(const ceclUniqueId *id, int nranks, int rank
     return said;
 }
 
-/* Returns the socket of whoever says this, after the proof; or -1 if the root does not answer. */
+/* Sends the proof, then `said`. Returns the socket, or -1 if the root does not answer. */
 static int say(const ceclUniqueId *id, const struct cecl_tcp_said *said)
 {
     struct cecl_tcp_id inside;
@@ -641,8 +638,8 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
     return say(id, &said);
 }
 
-/* Whether ranks of any patience learn that rank 0 has not come within the root's own limit. All jobs wait at
- * the same time. */
+/* Whether ranks with any patience learn that rank 0 did not come within the root's own limit. All jobs wait at the same
+ * time. */
 static bool all_are_served_within(const char *limit_ms)
 {
     enum { JOBS = 5 };
@@ -666,8 +663,8 @@ static bool all_are_served_within(const char *limit_ms)
     return served;
 }
 
-/* With the largest and smallest limits that the message can carry. On a busy machine a rank may come after the
- * root's limit. */
+/* The ranks' limits include the largest and smallest of the message. On a busy machine a rank may come after the root's
+ * limit. */
 TEST(a_rank_of_any_patience_is_served)
 {
     assert_true(all_are_served_within("3000") || all_are_served_within("20000"));
@@ -751,8 +748,8 @@ TEST(a_rank_that_dies_while_others_join_is_named_at_once)
     expect_rank_2_named(die_as_rank_2);
 }
 
-/* The root's process dies `us` after it has begun. Returns whether rank 0 of 2, if it has joined by then,
- * receives that reason: on a busy machine the rank may join too late. */
+/* The root's process dies `us` after it has begun. Returns whether rank 0 of 2 hears the reason; on a busy machine it
+ * may join too late, and a longer time is tried. */
 static bool a_root_that_dies_after_is_told(useconds_t us)
 {
     ceclUniqueId *id = shared_memory(sizeof(*id));
@@ -792,8 +789,8 @@ TEST(a_root_that_dies_is_told_at_once)
                 a_root_that_dies_after_is_told(20000000));
 }
 
-/* In the process of a root: the socket of a rank that ends the process as soon as it is told something. Then send()
- * never returns to the root's thread, as if the process had ended meanwhile. -1: there is no such rank. */
+/* In the root's process: the socket of a rank that ends this process as soon as the root sends to it; -1: none. send()
+ * never returns to the root's thread, as if the process had ended meanwhile. */
 static _Atomic int hasty = -1;
 ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
@@ -806,7 +803,7 @@ ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
     return sent;
 }
 
-/* Whether the socket of a rank receives a whole reply. */
+/* Whether a rank receives a whole reply on its socket. */
 static bool hears(int fd, ceclResult_t status)
 {
     struct cecl_tcp_reply reply = {0};
@@ -816,8 +813,8 @@ static bool hears(int fd, ceclResult_t status)
            recv(fd, rest, reply.bytes, MSG_WAITALL) == (ssize_t)reply.bytes;
 }
 
-/* Rank 0 is in the root's process, and ends it as soon as it is told of the job's outcome. Another process joins as
- * the `others`, who all hear the outcome. */
+/* Rank 0 runs in the root's process, and ends it as soon as the root tells it the job's outcome. Another process joins
+ * as all `others`, which must all hear the outcome. */
 static void expect_others_hear(const int *others, int count, int nranks, ceclResult_t outcome)
 {
     ceclUniqueId *id = shared_memory(sizeof(*id));
@@ -912,7 +909,8 @@ static long cpu_ms(void)
            (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
 }
 
-/* Whether the root's thread does not spin. The processor may be away from a process whose time counts. */
+/* Whether the root's thread does not spin. A busy machine may delay this process while its time counts, so it looks 3
+ * times. */
 static bool rests(void)
 {
     bool it_does = false;
@@ -949,7 +947,7 @@ TEST(a_root_that_awaits_more_ranks_than_descriptors_rests)
     (void)soft_limit(RLIMIT_NOFILE, before);
 }
 
-/* Whether every connected TCP socket of this process has TCP_NODELAY. Returns their number, or -1. */
+/* Returns the number of this process's connected TCP sockets, or -1 if one of them lacks TCP_NODELAY. */
 static int sockets_that_send_at_once(void)
 {
     int count = 0;
@@ -975,7 +973,7 @@ static void *join_and_wait(void *id)
     return NULL;
 }
 
-/* Begins a job of two ranks in this process (each test has one of its own), of which rank 0 has come when this returns. */
+/* Begins a job of two ranks in this process (each test is a process). When this returns, rank 0 has joined. */
 static bool begin_a_job(ceclUniqueId *id, pthread_t *thread)
 {
     int count = 0;
@@ -997,8 +995,7 @@ TEST(both_ends_of_a_connection_send_at_once)
     assert_true(begin_a_job(&id, &thread));
 }
 
-/* Waits until this process has that many descriptors again: the root's thread closes its descriptors when
- * it ends. */
+/* Waits until this process has that many descriptors again: the root's thread closes its own when it ends. */
 static bool comes_back_to(int descriptors)
 {
     for (int tries = 0; tries < 1500; tries++) {

@@ -1,5 +1,5 @@
-/* The system refuses a call of a socket, or carries it out in parts: the rank that was refused reports it, and no peer is
- * blamed. Other refusals: tests/exhaust. Ranks are threads of this test. */
+/* The system refuses a socket's call, or carries it out in parts. The rank that was refused reports it, and no peer is
+ * blamed. tests/exhaust tests other refusals. Ranks are threads of this test. */
 #include "../with_cmocka.h"
 
 #include <errno.h>
@@ -11,8 +11,6 @@
 #include "../oob_threads.h"
 #include "boot/mesh_internal.h"
 #include "boot/tcp.h"
-
-/* ---- a system that refuses */
 
 enum call { NONE, SEND, RECV };
 
@@ -41,8 +39,8 @@ static bool refuses(enum call call)
     }
 WRAP(ssize_t, recv, RECV, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
 
-#define CRUMB 50u               /* bytes; larger than all other messages of the root */
-static _Atomic unsigned crumbs; /* not 0: library threads send in pieces of CRUMB bytes; a count */
+#define CRUMB 50u               /* bytes; of the root's messages only replies are larger */
+static _Atomic unsigned crumbs; /* 0: sends are whole; above: counts the library's sends */
 ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
@@ -76,12 +74,10 @@ TEST(a_refused_look_at_the_news_kills_nobody)
     close_ranks(NULL);
 }
 
-/* ---- TCP */
-
 static ceclUniqueId id;
-static enum call refused_to_1; /* the call that rank 1 is refused while it joins */
+static enum call refused_to_1; /* which call rank 1 is refused while it joins */
 
-/* The peers of a refused rank wait for it. */
+/* The peers of the refused rank wait for it. */
 static void *join(void *argument)
 {
     struct rank *me = argument;
@@ -115,7 +111,7 @@ TEST(a_refused_answer_is_not_told_as_a_wrong_secret)
                                         "No buffer space available");
 }
 
-/* The sockets accept few bytes at a time, and none every other time. */
+/* Sockets accept few bytes at a time, and every other time none. */
 TEST(a_reply_that_goes_in_crumbs_is_whole)
 {
     atomic_store(&crumbs, 1);

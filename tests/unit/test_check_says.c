@@ -1,5 +1,5 @@
-/* What exchanges about calls say, on the host device: under CECL_CHECK=1 one line of a process says that GPUs would refuse a
- * call's memory; and peers of a rank that refuses a call learn if its communicator has failed. */
+/* What exchanges about calls say, on the host device. Under CECL_CHECK=1 one line of a process reports that GPUs would
+ * refuse a call's memory. If a rank refuses a call because its communicator has failed, peers learn of the failure. */
 #define RANKS 2
 #include "../with_cmocka.h"
 
@@ -17,7 +17,7 @@ static int open_checked(void **state)
     return open_all(state);
 }
 
-/* Gathers from a buffer of each rank, and counts the lines about memory that this writes to stderr. */
+/* Gathers from in[r] to out[r] on each rank r, and counts the lines about memory that the calls write to stderr. */
 static int lines_of(int *const in[RANKS], int *const out[RANKS])
 {
     char text[4096] = "";

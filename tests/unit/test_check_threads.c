@@ -31,7 +31,7 @@ static int abort_all(void **state)
     return 0;
 }
 
-/* ---- messages longer than what ranks send each other */
+/* ---- errors longer than the part of a message that ranks exchange */
 
 #define LONG 400
 
@@ -95,10 +95,7 @@ TEST_BETWEEN(so_has_one_that_asks_for_places, open_checked, abort_all)
     refuse_at_length(CECL_OP_ALL_TO_ALLV);
 }
 
-/* ---- failures */
-
-/* Without this, rank 1 would have an error on a communicator that works, until its watchdog notices the
- * failure. */
+/* Otherwise rank 1 would return an error from a communicator that works, until its watchdog notices the failure. */
 TEST_BETWEEN(a_refusal_for_a_failed_communicator_fails_it_on_the_peers, open_checked, abort_all)
 {
     struct refusal refusals[RANKS];
@@ -112,8 +109,6 @@ TEST_BETWEEN(a_refusal_for_a_failed_communicator_fails_it_on_the_peers, open_che
     assert_int_equal(cecl_comm_async(comms[1]), ceclRemoteError);
     pthread_join(refusals[0].thread, NULL);
 }
-
-/* ---- advice */
 
 static void make_different_calls(void)
 {
@@ -137,8 +132,6 @@ TEST_BETWEEN(no_check_is_advised_where_there_is_one, open_checked, abort_all)
     make_different_calls();
     assert_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK"));
 }
-
-/* ---- one thread with several ranks */
 
 #define TIMEOUT_MS 3000 /* ms, in the test that waits for it */
 

@@ -1,6 +1,6 @@
-/* A peer frees memory that it has published while work of this rank waits for the host. Closing the memory here
- * would wait for that work, and hold up this rank's calls meanwhile, as CUDA does. The host device closes without a
- * wait, so here it is made to behave as CUDA. Both ranks are one thread, on one pretended GPU. */
+/* A peer frees memory that it has published, while work of this rank waits for the host. With CUDA, closing the memory
+ * here would wait for that work, and delay this rank's calls meanwhile. The host device closes without a wait, so the
+ * test makes it behave as CUDA. Both ranks are one thread, on one simulated GPU. */
 #include "../with_cmocka.h"
 #include <pthread.h>
 #include <sys/mman.h>
@@ -19,8 +19,6 @@
 static ceclStream_t streams[RANKS], held[RANKS];
 static unsigned char *buffers[RANKS];
 static uint32_t gates[RANKS];
-
-/* ---- a device on which closing waits for all work */
 
 static struct cecl_device_ops ops;
 static const struct cecl_device_ops *real;
@@ -77,7 +75,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Work that waits for the host, on a stream of its own. */
+/* Enqueues work that waits for the host, on a stream of its own. */
 static void hold_all(void)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -93,8 +91,6 @@ static void let_go(void)
     for (int r = 0; r < RANKS; r++)
         OK(real->words_release(comms[r]->dev, &gates[r], 1, 1));
 }
-
-/* ---- memory of rank 1 */
 
 static unsigned char *map_new(ceclRegistration_t *handle, int *fd)
 {
@@ -148,11 +144,9 @@ static void synchronize(ceclStream_t of[RANKS])
         OK(ceclStreamSynchronize(comms[r], of[r]));
 }
 
-/* ---- the tests */
-
 TEST_BETWEEN(calls_go_on_while_work_waits_for_the_host, set_up, close_all)
 {
-    const struct timespec pause = {.tv_nsec = 10000000}; /* twice what a worker once waited */
+    const struct timespec pause = {.tv_nsec = 10000000}; /* twice an earlier worker's wait */
     publish_and_free();
     const int64_t begin = cecl_now_ms();
     for (int i = 0; i < CALLS; i++) {
@@ -172,7 +166,7 @@ TEST_BETWEEN(freed_memory_is_closed_where_the_program_waits, set_up, close_all)
     synchronize(streams);
     assert_int_equal(nclosed, 0);
     let_go();
-    synchronize(held); /* both streams, before the last question */
+    synchronize(held); /* both streams, before the last query */
     synchronize(held);
     assert_int_equal(nclosed, 1);
     assert_int_equal(nbusy, 0);

@@ -43,7 +43,7 @@ TEST(words_for_less_room_end_in_dots_if_they_are_cut)
     assert_string_equal(out, "...");
 }
 
-/* As in a message that quotes the cause together with the call that failed. */
+/* A message may quote its cause, the message before it. */
 TEST(words_may_be_part_of_new_words)
 {
     char kept[CECL_MESSAGE_BYTES];

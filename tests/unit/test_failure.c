@@ -1,6 +1,6 @@
-/* Ends of ranks outside of calls: after the last call, in handlers of exits and signals, and while kernels of peers may
- * reach the rank; and what is left of a failed call when survivors go on. The fault suite (tests/fault) has ends amid calls.
- * Ranks are child processes of this test. */
+/* Ranks that end outside of calls: after the last call, in handlers of exits and signals, or while kernels of peers may
+ * reach them; and what a failed call leaves when survivors go on. tests/fault has ends within calls. Ranks are
+ * processes. */
 #include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
@@ -13,16 +13,16 @@
 #include <time.h>
 
 #define RANKS 3
-#define VICTIM 1 /* the rank that ends before the others */
+#define VICTIM 1
 #define DEADLINE_MS "60000"
 
 enum misdeed {
     LEAVES,
-    EXITS, /* its process ends without ending the communicator */
+    EXITS, /* ends its process without ending the communicator */
     ABORTS
 };
 
-/* The call in which the peers are. The sizes select the same kind of call on the host device and on GPUs. */
+/* The call in which the peers are. Its size selects the same way of the call on the host device and on GPUs. */
 enum call {
     GATHER,
     SMALL_GATHER, /* under CECL_SM_ALLOW */
@@ -44,7 +44,7 @@ static const char *const call_names[CALLS] = {"gather",
 #define STAGED_FLOATS 40000
 #define STAGING_BYTES "16384"
 
-/* `buffer` has two halves of RANKS * READ_FLOATS each. */
+/* buffer: two halves of RANKS * READ_FLOATS each */
 static ceclResult_t make(enum call call, ceclComm_t comm, int rank, float *buffer,
                          ceclStream_t stream)
 {
@@ -68,15 +68,14 @@ static ceclResult_t make(enum call call, ceclComm_t comm, int rank, float *buffe
     }
 }
 
-/* Memory shared by the ranks. */
 struct meeting {
     struct forked_id id;
     _Atomic int idle;            /* ranks without pending calls */
     _Atomic int told;            /* ranks that know of the misdeed */
-    double misdeed_at, known_at; /* when the victim misbehaved; when rank 0 knew of it */
+    double misdeed_at, known_at; /* when the victim misbehaved; when rank 0 learned of it */
 };
 
-/* The alarm ends a wait that would never end. */
+/* If the value never comes, the alarm ends this process. */
 static void await(const _Atomic int *word, int wanted)
 {
     while (*word < wanted)
@@ -103,7 +102,6 @@ static void join(struct meeting *meeting, int rank, ceclComm_t *comm, float **bu
     _exit(11);
 }
 
-/* What a rank must do, and what its peers must find. */
 struct role {
     int (*live)(struct meeting *meeting, int rank, const struct role *role);
     enum call call;
@@ -112,8 +110,7 @@ struct role {
     const char *words;
 };
 
-/* The victim ends after its last call, and its peers no longer need it. Exit code 0: the peers never get an
- * error. */
+/* The victim ends after its last call; its peers need nothing more from it. Exit code 0: no peer ever gets an error. */
 static int live_on(struct meeting *meeting, int rank, const struct role *role)
 {
     ceclComm_t comm;
@@ -123,7 +120,7 @@ static int live_on(struct meeting *meeting, int rank, const struct role *role)
     join(meeting, rank, &comm, &buffer, &stream);
     for (int i = 0; i < 3 && result == ceclSuccess; i++)
         result = make(role->call, comm, rank, buffer, stream);
-    if (rank == 0) /* the peers' calls end before rank 0 synchronizes */
+    if (rank == 0) /* lets the peers' calls end before rank 0 synchronizes */
         usleep(2000);
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(comm, stream);
@@ -139,8 +136,7 @@ static int live_on(struct meeting *meeting, int rank, const struct role *role)
     return 16;
 }
 
-/* The peers may have kernels that wait for the victim. The library cannot know of these kernels, so the
- * peers must learn of the victim's end. */
+/* The peers may have kernels, unknown to the library, that wait for the victim; so they must learn of its end. */
 static int live_with_kernels(struct meeting *meeting, int rank, const struct role *role)
 {
     ceclComm_t comm;
@@ -172,11 +168,11 @@ static int live_with_kernels(struct meeting *meeting, int rank, const struct rol
     if (!named)
         fprintf(stderr, "rank %d: %d, %s\n", rank, (int)async, ceclGetLastError(comm));
     meeting->told++;
-    await(&meeting->told, RANKS - 1); /* otherwise this rank's own end may be heard first */
+    await(&meeting->told, RANKS - 1); /* else a peer may hear of this rank's own end first */
     return named ? 0 : 12;
 }
 
-/* The state for a handler that was registered with atexit before anything else. */
+/* For an exit handler that was registered before the communicator was made. */
 static struct {
     ceclComm_t comm;
     float *buffer;
@@ -198,7 +194,6 @@ static void call_at_exit(void)
     _exit(result == ceclSuccess ? 0 : 13);
 }
 
-/* Ranks exit one after the other, and each makes a call in its exit handler. */
 static int live_until_exit(struct meeting *meeting, int rank, const struct role *role)
 {
     at_exit.rank = rank;
@@ -236,8 +231,6 @@ static int live_until_a_signal(struct meeting *meeting, int rank, const struct r
     return result == ceclSuccess && ceclCommDestroy(comm) == ceclSuccess ? 0 : 15;
 }
 
-/* ---- what is left of a call that failed */
-
 #define LARGE ((size_t)16 << 20) /* bytes */
 #define COUNT 1000
 
@@ -250,7 +243,7 @@ static int live_until_a_signal(struct meeting *meeting, int rank, const struct r
     } while (0)
 #define OK(expr) HOLDS((expr) == ceclSuccess)
 
-/* Seconds for which this process has computed: a busy machine changes them less than the clock's. */
+/* This process's CPU time in seconds, which depends less on other work of the machine than the clock. */
 static double computed(void)
 {
     struct timespec at;
@@ -258,8 +251,8 @@ static double computed(void)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-/* A call that waits in its stream behind copies of this rank, so it ends long after rank 0's part. To compute
- * the copies takes longer than a shrink, and far less than a shrink waits for them. */
+/* A call then waits in its stream behind these copies, and ends long after rank 0's. The copies take longer than a
+ * shrink, but far less time than a shrink waits for them. */
 static void wait_behind_copies(ceclComm_t comm, int rank, char *large, ceclStream_t stream)
 {
     double copy_s = 0;
@@ -273,7 +266,7 @@ static void wait_behind_copies(ceclComm_t comm, int rank, char *large, ceclStrea
         OK(ceclMemcpyAsync(comm, large, large + LARGE, LARGE, stream));
 }
 
-/* Gathers other values than before, on the new communicator, in the same buffer. */
+/* Gathers new values in the same buffer, on the new communicator. */
 static void gather_again(ceclComm_t rest, int rank, float *buffer)
 {
     float host[COUNT];
@@ -293,8 +286,8 @@ static void holds_what_it_gathered(ceclComm_t rest, int rank, const float *buffe
         HOLDS(host[i] == (float)(-(i / COUNT) * 10000 - i % COUNT - 1));
 }
 
-/* Rank 1 comes last to the call, so it moves the bytes of both ranks once its waits for the dead rank have
- * ended. The buffer is used again at once. */
+/* Rank 1 makes the call last, so it moves both ranks' bytes, once its waits for the dead rank have ended. After the
+ * shrink the buffer is used again at once. */
 static int live_through_a_shrink(struct meeting *meeting, int rank, const struct role *role)
 {
     const int dead = 2;
@@ -313,7 +306,7 @@ static int live_through_a_shrink(struct meeting *meeting, int rank, const struct
         await(&meeting->idle, RANKS * (turn + 1));
     }
     if (rank == dead)
-        _exit(0); /* as if it was killed: its peers get no message */
+        _exit(0); /* as if killed: its peers get no message */
     HOLDS(rank != 0 || ceclStreamSynchronize(failed, stream) == ceclRemoteError);
     OK(ceclCommShrink(failed, &dead, 1, &rest, NULL));
     gather_again(rest, rank, buffer);
@@ -329,7 +322,7 @@ static int live_through_a_shrink(struct meeting *meeting, int rank, const struct
 
 static void set_environment(const struct role *role)
 {
-    const char *device = getenv("CECL_TEST_DEVICE"); /* cuda: on GPUs, one for each rank */
+    const char *device = getenv("CECL_TEST_DEVICE"); /* "cuda": on GPUs, one for each rank */
     setenv("CECL_DEVICE", device ? device : "host", 1);
     setenv("CECL_CUDA_DEVICE", "rank", 1);
     setenv("CECL_TIMEOUT_MS", DEADLINE_MS, 1);
@@ -341,7 +334,6 @@ static void set_environment(const struct role *role)
         unsetenv("CECL_STAGING_BYTES");
 }
 
-/* A case that runs: the ranks of a role, as processes. */
 struct running {
     struct role role;
     struct meeting *meeting;
@@ -361,7 +353,7 @@ static void start(struct running *running)
         }
 }
 
-/* Waits for the ranks. The case is right if all ended with exit code 0 in time. */
+/* Waits for the ranks. The case is right if all exit with code 0 in time. */
 static void finish(struct running *running)
 {
     const char *call = call_names[running->role.call];
@@ -373,7 +365,7 @@ static void finish(struct running *running)
             print_error("%s: rank %d ended with status %#x\n", call, r, (unsigned)status);
         running->is_right = running->is_right && status == 0;
     }
-    /* known_at: 0 if no rank had to learn of the misdeed */
+    /* known_at is 0 if no rank had to learn of the misdeed. */
     const double took = running->meeting->known_at - running->meeting->misdeed_at;
     if (took > PROMPT)
         print_error("%s: rank 0 knew after %.2f s\n", call, took);
@@ -381,7 +373,7 @@ static void finish(struct running *running)
     munmap(running->meeting, sizeof(*running->meeting));
 }
 
-/* Runs `role` in the calls [first, end), at the same time where ranks only take turns on processors. */
+/* Runs `role` with each call in [first, end): on the host device with all of them at once, on GPUs one after the other. */
 static void run_in(const struct role *role, int first, int end)
 {
     struct running cases[CALLS] = {0};
@@ -413,13 +405,13 @@ TEST(who_reaches_memory_of_peers_does_not_leave_in_silence)
                                "rank 1 ended unexpectedly"},
                       aborts = {live_with_kernels, GATHER, ABORTS, ceclRemoteError,
                                 "rank 1 gave up: ceclCommAbort"};
-    run_in(&exits, GATHER, SMALL_GATHER + 1); /* the latter: with a pointer */
+    run_in(&exits, GATHER, SMALL_GATHER + 1); /* SMALL_GATHER: with a pointer */
     run_in(&aborts, GATHER, GATHER + 1);
 }
 
 TEST(handlers_that_are_older_than_communicators_make_calls)
 {
-    if (!getenv("CECL_TEST_DEVICE")) /* CUDA has ended before the exit handler runs */
+    if (!getenv("CECL_TEST_DEVICE")) /* on GPUs, CUDA has ended before the exit handler runs */
         run_in_all(&(struct role){live_until_exit, GATHER, EXITS, ceclSuccess, NULL});
 }
 

@@ -1,4 +1,5 @@
-/* Files that are pipes or devices, limits on files, and what a write may do to the program. */
+/* Files that are pipes or devices; the limit on file sizes; signals and errno of the program, which a write must leave
+ * alone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -29,7 +30,7 @@ TEST(what_is_no_file_is_named_and_not_opened)
     rmdir(folder);
 }
 
-/* Without the check the process ends by SIGXFSZ. */
+/* Without the library's own check SIGXFSZ would end the process. */
 TEST(memory_grows_up_to_the_limit_on_files)
 {
     const int fd = memfd_create("test", MFD_CLOEXEC);
@@ -45,7 +46,7 @@ TEST(memory_grows_up_to_the_limit_on_files)
     close(fd);
 }
 
-/* Half of a line would be worse than none. */
+/* Part of a line would be worse than none. */
 TEST(a_write_past_the_limit_writes_nothing)
 {
     char *bytes = calloc(1, LIMIT + 1);
@@ -124,7 +125,7 @@ TEST(a_full_pipe_is_waited_for)
     free(bytes);
 }
 
-/* The program's own numbers keep their comma. */
+/* The program's own output keeps the locale's comma. */
 TEST(numbers_have_a_point_where_the_locale_has_a_comma)
 {
     struct cecl_writing writing;

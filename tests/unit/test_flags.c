@@ -1,6 +1,5 @@
-/* Flags without peers: one rank's view of a pool of three ranks, all in this program's memory. The tests
- * cover the values that fill the cells of a plan, how calls advance the epochs, and what the watchdog reads
- * and releases. */
+/* One rank's flags in a pool of three ranks, all in this program's memory: the values that fill the cells of a plan,
+ * how calls advance the epochs, and what the watchdog reads and releases. */
 #include "host_fixture.h"
 
 #include "ce/bound.h"
@@ -63,7 +62,7 @@ static int close_flags(void **state)
     return tear_down(state);
 }
 
-/* Returns the word that a filled cell holds: the value of `counter` at +k. */
+/* Returns what is written into a cell for the value of `counter`, k ahead. */
 static uint32_t filled(uint32_t counter, uint32_t k)
 {
     uint32_t words[3] = {7, 7, 7};
@@ -78,7 +77,7 @@ static uint32_t filled(uint32_t counter, uint32_t k)
     return words[1];
 }
 
-/* The same for a cell that holds the address of the value. */
+/* The same for a cell that gets the address of the value. */
 static const uint32_t *filled_source(int lane, uint32_t phase)
 {
     void *source = NULL;
@@ -141,8 +140,7 @@ TEST_BETWEEN(flags_are_idle_when_done_has_come_to_the_last_call, open_flags, clo
     assert_true(cecl_flags_idle(&flags));
 }
 
-/* Simulates that this rank has signalled a phase of the call to rank 0. The watchdog looks at rank 0's
- * flag. */
+/* Simulates that this rank has signalled a phase of the call: the watchdog reads that from its flag at rank 0. */
 static void come_to(int lane, uint32_t phase)
 {
     *cecl_flags_word(&flags, 0, RANK, lane) = cecl_flag_value(flags.epoch[lane] + phase);
@@ -153,7 +151,7 @@ static void hear_from(int peer, int lane, uint32_t phase)
     *cecl_flags_word(&flags, RANK, peer, lane) = cecl_flag_value(flags.epoch[lane] + phase);
 }
 
-/* -1: nobody is late */
+/* rank -1: nobody is late */
 static void only_this_is_late(const struct cecl_progress *progress, int rank)
 {
     for (int r = 0; r < RANKS; r++)
@@ -210,8 +208,7 @@ TEST_BETWEEN(a_peer_whose_side_lane_stays_behind_is_late, open_flags, close_flag
     only_this_is_late(&progress, 0);
 }
 
-/* After 5 calls without phases, a call with phases counts as in progress although `done` is ahead of its
- * flags. */
+/* After 5 calls without phases `done` is ahead of the flags; still, a call with phases counts as in progress. */
 TEST_BETWEEN(calls_without_phases_hide_no_late_peer, open_flags, close_flags)
 {
     for (int i = 0; i < 5; i++) {
@@ -252,7 +249,7 @@ TEST_BETWEEN(pending_calls_around_the_tables_end_are_silenced, open_flags, close
             assert_true((int32_t)(*filled_source(lane, phase) - filled((uint32_t)lane, phase)) < 0);
 }
 
-/* Another thread may try to begin a call between the watchdog's silence and its release. */
+/* Another thread may try to begin a call after the watchdog has silenced the flags, and before it releases them. */
 TEST_BETWEEN(no_call_begins_after_a_silence, open_flags, close_flags)
 {
     const uint32_t main = flags.target[MAIN], side = flags.target[SIDE];
@@ -262,7 +259,7 @@ TEST_BETWEEN(no_call_begins_after_a_silence, open_flags, close_flags)
     assert_int_equal(flags.target[SIDE], side);
 }
 
-/* The number of pending side-lane phases follows from each call's own ratio of phases. */
+/* How many side-lane phases are pending follows from each call's own ratio of phases. */
 TEST_BETWEEN(all_side_flags_of_pending_calls_are_silenced, open_flags, close_flags)
 {
     const struct cecl_advance steep = {.phases = {2, 9}}, flat = {.phases = {5, 0}};
@@ -277,7 +274,7 @@ TEST_BETWEEN(all_side_flags_of_pending_calls_are_silenced, open_flags, close_fla
     }
 }
 
-/* One stream memory operation for each of the 131,072 words would take 0.1 s in total. */
+/* To overwrite all 131,072 words by one stream memory operation each would take 0.1 s. */
 TEST_BETWEEN(silence_leaves_values_that_no_pending_call_copies, open_flags, close_flags)
 {
     cecl_flags_begin(&flags, &two_phases);
@@ -294,8 +291,8 @@ TEST_BETWEEN(flags_on_the_host_are_not_silenced, open_flags, close_flags)
     assert_int_equal(*filled_source(MAIN, 1), filled(MAIN, 1));
 }
 
-/* A wait blocks while its value is later than the flag. Each flag value has a later half of the cycle, so
- * one release cannot end all waits. */
+/* A wait blocks while its value is later than the flag. Half of all values are later than any flag, so one release
+ * cannot end all waits. */
 TEST_BETWEEN(repeated_releases_let_every_pending_wait_go, open_flags, close_flags)
 {
     const struct cecl_advance many = {.phases = {2 * HALF - 1, 0}};

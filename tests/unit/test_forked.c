@@ -1,5 +1,5 @@
-/* A forked child holds nothing of its parent's communicators open, so peers of a dead parent notice its death
- * though the child lives, also where they cannot watch its process. */
+/* A forked child holds nothing of its parent's communicators open. So peers of a dead parent notice the death although
+ * the child lives, even where they cannot watch the parent's process. */
 #include "../forked.h"
 #include "../left_child.h"
 #include "../prompt.h"
@@ -22,7 +22,7 @@
 #define RANKS 3
 #define VICTIM 1
 #define MOST_FDS 1024
-/* Under gcc's thread sanitizer a fork takes long, and it ends a forked child that starts threads. */
+/* Under gcc's thread sanitizer a fork takes long, and a forked child that starts threads is ended. */
 #ifdef __SANITIZE_THREAD__
 #define FORKS 20
 #define CHILD_STARTS_THREADS 0
@@ -32,8 +32,6 @@
 #endif
 #define OK(expr) assert_int_equal((expr), ceclSuccess)
 
-/* ---- descriptors of this process */
-
 static bool open_before[MOST_FDS];
 
 static void list_descriptors(bool out[MOST_FDS])
@@ -42,7 +40,7 @@ static void list_descriptors(bool out[MOST_FDS])
         out[fd] = fcntl(fd, F_GETFD) >= 0;
 }
 
-/* Files of /proc that a function reads, and that it closes before it returns, do not count. */
+/* Files of /proc do not count: functions that read them close them before they return. */
 static bool is_new(int fd)
 {
     char path[32], target[64] = "";
@@ -61,7 +59,7 @@ static int count_new_descriptors(void)
     return count;
 }
 
-/* A child's exit code: how many descriptors it has that this process did not have before. */
+/* Forks a child. Returns how many descriptors the child has that were not open before. */
 static int child_finds(void)
 {
     int status = 0;
@@ -71,8 +69,6 @@ static int child_finds(void)
     assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
     return WEXITSTATUS(status);
 }
-
-/* ---- communicators of this process */
 
 struct home {
     ceclComm_t comms[2];
@@ -160,8 +156,6 @@ TEST_BETWEEN(a_child_keeps_files_under_numbers_that_a_communicator_had, before_e
         close(files[i]);
 }
 
-/* ---- a child that uses its parent's communicator */
-
 static int refused(const char *what, ceclResult_t result)
 {
     const char *words = ceclGetLastError(NULL);
@@ -215,9 +209,7 @@ TEST_BETWEEN(a_child_is_refused_and_makes_communicators_of_its_own, before_each,
     close_home(&home);
 }
 
-/* ---- ranks that die and leave a child */
-
-/* Returns whether this process may no longer watch other processes. */
+/* Returns true once this process can no longer watch other processes. */
 static bool refuse_pidfd_open(void)
 {
     struct sock_filter rules[] = {
@@ -261,7 +253,6 @@ static bool may_enter_new_pid_namespace(void)
     return waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* The last act of the victim, which has a forked child. */
 typedef void (*end_fn)(void);
 
 static void die(void)
@@ -284,7 +275,7 @@ static ceclComm_t join(struct forked_id *id, int rank)
     return comm;
 }
 
-/* A survivor. Its exit code is 0 if it soon gets the error that names rank 1, amid a call. */
+/* A survivor. Exit code 0: its call soon ended with the error that names rank 1. */
 static _Noreturn void survive(struct forked_id *id, int rank)
 {
     ceclComm_t comm = join(id, rank);
@@ -311,8 +302,7 @@ static _Noreturn void be_victim(struct forked_id *id, end_fn end)
     _exit(9);
 }
 
-/* Survivors in namespaces of their own cannot watch the victim's process. (The victim's kernel tells a rank outside
- * a namespace the ids of processes inside.) */
+/* In a PID namespace of its own a survivor cannot watch the victim's process. */
 static _Noreturn void survive_elsewhere(struct forked_id *id, int rank)
 {
     int status = 0;
@@ -349,7 +339,7 @@ static void survivors_get_the_error(void (*live)(struct forked_id *id, int rank)
             assert_int_equal(waitpid(ranks[r], &status, 0), ranks[r]);
             assert_int_equal(status, 0);
         }
-    kill(ranks[VICTIM], SIGKILL); /* it may have become another program */
+    kill(ranks[VICTIM], SIGKILL); /* the victim may have become another program */
     waitpid(ranks[VICTIM], NULL, 0);
     left_child_let_go();
     munmap(id, sizeof(*id));

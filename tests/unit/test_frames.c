@@ -1,6 +1,5 @@
-/* The number of function calls between ceclAllGather and the device (the call path in
- * docs/architecture.md). The files on that path are compiled for this program without optimization, so no
- * function is inlined. */
+/* The number of function calls between ceclAllGather and the device (see the call path in docs/architecture.md). The
+ * files on that path are compiled without optimization here, so no function is inlined. */
 #include "../with_cmocka.h"
 
 #include "../frames.h"
@@ -11,9 +10,9 @@
 #define COUNT 1000
 #define FRAMES_MOST 9
 #define FRAMES_MOST_PRIVATE 10
-#define CALLS 5 /* only the last is a warm call */
+#define CALLS 5 /* the last one is a warm call */
 
-/* The most functions from a warm ceclAllGather in place to the device. */
+/* The largest number of functions on the way from a warm in-place ceclAllGather to the device. */
 static int frames_of(int *buffers[RANKS])
 {
     int caller = 0;
@@ -42,7 +41,7 @@ TEST(a_warm_all_gather_is_nine_functions_from_the_device)
     assert_true(frames_of(buffers) <= FRAMES_MOST);
 }
 
-/* Peers cannot reach the memory, so that bytes are copied from and to a bounce buffer. */
+/* Peers cannot reach this memory, so the call uses a bounce buffer. */
 TEST(private_memory_takes_no_more_than_ten)
 {
     static int memory[RANKS][RANKS * COUNT];

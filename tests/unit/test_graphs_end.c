@@ -1,6 +1,6 @@
-/* Graphs at the end of a communicator, on the host device: a rank that ends its communicator tells its peers first, and then
- * waits for its graphs. And a graph that has only a part of a call, because its capture failed halfway: a program may launch
- * it nevertheless. Its waits end, and the communicator's memory stays for as long as the graph. */
+/* Graphs at the end of a communicator, on the host device. A rank that ends its communicator tells its peers first, and
+ * then waits for its graphs. If a capture fails halfway, its graph has a part of a call, which a program may launch
+ * nevertheless: the waits of that part end, and the communicator's memory lives as long as the graph. */
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
@@ -64,8 +64,6 @@ TEST(an_end_is_known_before_its_graphs_are_gone)
     peers_learn_it_before_graphs_are_gone(ceclCommDestroy);
 }
 
-/* ---- a part of a call */
-
 static ceclResult_t refuse_copies(struct cecl_device *dev, ceclStream_t stream,
                                   const struct cecl_batch *batch)
 {
@@ -91,7 +89,7 @@ static void *capture_a_part(void)
     return graph;
 }
 
-/* Without its end the call seems to run for ever, and the communicator's end would wait for that. */
+/* Ends rank 0's call, which would seem to run for ever, and whose end the communicator's end would await. */
 static void end_call(void)
 {
     uint32_t *word = cecl_flags_word(&comms[0]->engine.flags, 0, 0, CECL_COUNTER_TURN);

@@ -1,5 +1,5 @@
-/* Captured calls of several ranks in one thread: in a group, they are captured and replayed. Outside a
- * group, the first waits for the others until the time limit. */
+/* One thread captures calls of several ranks. In a group they are captured and replayed; outside of one, the first call
+ * waits for the other ranks until the time limit. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -27,8 +27,7 @@ TEST(a_group_of_all_ranks_is_captured)
     for (int r = 0; r < RANKS; r++)
         OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
     for (uint32_t round = 1; round < 50; round++) {
-        for (int r = 0; r < RANKS;
-             r++) /* the program may write the host device's memory directly */
+        for (int r = 0; r < RANKS; r++) /* programs may write the host device's memory */
             for (uint32_t i = 0; i < COUNT; i++)
                 recv[r][(uint32_t)r * COUNT + i] = round * 1000 + (uint32_t)r * 100 + i;
         for (int r = 0; r < RANKS; r++)
@@ -42,7 +41,7 @@ TEST(a_group_of_all_ranks_is_captured)
         OK(ceclGraphDestroy(graphs[r]));
 }
 
-/* No rank captures the other end, because explaining asks no peer. */
+/* No rank captures the receive: explaining a call asks no peer. */
 TEST(a_captured_message_is_explained)
 {
     ceclExplanation_t explanation;
@@ -78,7 +77,7 @@ TEST(a_lone_call_ends_with_the_cure)
         OK(ceclCommAbort(two[r]));
 }
 
-/* The calls of a group are carried out at its end, when the capture in which they were made may have ended. */
+/* The calls of a group are carried out at the group's end, when the capture in which they were made may have ended. */
 TEST(a_group_that_outlasts_its_capture_is_refused)
 {
     for (int again = 0; again < 2; again++) {
@@ -113,7 +112,7 @@ TEST(a_communicator_is_not_finalized_while_a_stream_captures)
     OK(ceclCommFinalize(comms[1]));
 }
 
-/* The program may keep a handle too long: each use of it is refused, whatever graph came and went since. */
+/* The program may keep a handle too long. Each use of the handle is refused, whatever graphs were made since. */
 TEST(a_destroyed_graph_is_refused)
 {
     ceclGraph_t graphs[2];

@@ -1,5 +1,5 @@
-/* The running hash of each rank's calls: what it finds if ranks are apart, or long after a difference. That ranks learn of
- * every difference: tests/multi/test_differ.c. */
+/* The running hash of each rank's calls: what it finds if one rank is far ahead, or long after a difference.
+ * tests/multi/test_differ.c tests that ranks learn of every difference. */
 #include "../with_cmocka.h"
 
 #include "comm/history.h"
@@ -22,7 +22,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A rank makes the calls `first` to `last`, and makes the call `other` differently. */
+/* A rank makes the calls `first` to `last`; its call number `other` differs from the peers' call. */
 static void makes(int rank, uint32_t first, uint32_t last, uint32_t other)
 {
     for (uint32_t call = first; call <= last; call++)
@@ -55,8 +55,7 @@ TEST_BETWEEN(calls_that_one_rank_has_not_come_to_do_not_differ, set_up, tear_dow
     all_make(1, 10);
     makes(1, 11, 10 + CECL_HISTORY_CALLS - 1, 0);
     agree();
-    makes(1, 10 + CECL_HISTORY_CALLS, 10 + 3 * CECL_HISTORY_CALLS,
-          0); /* the ranks keep no call in common */
+    makes(1, 10 + CECL_HISTORY_CALLS, 10 + 3 * CECL_HISTORY_CALLS, 0); /* no call is kept on both */
     agree();
     makes(0, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);
     makes(2, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);
@@ -94,7 +93,7 @@ TEST_BETWEEN(the_facts_of_both_calls_are_known, set_up, tear_down)
                 .op = CECL_OP_ALL_GATHER, .ncalls = 1, .count = call + odd};
             cecl_history_tell(&ranks[r], &facts);
             if (r == RANKS - 1 && call == 3 * CECL_HISTORY_CALLS) {
-                /* rank 1 has made this call, so only ranks that have not see the facts of a next call */
+                /* Rank 0 has made this call, too; rank 2 has not, so it sees rank 1's facts as those of its next call. */
                 assert_false(cecl_history_next(&ranks[0], 1, &mine, &theirs));
                 assert_true(cecl_history_next(&ranks[2], 1, &mine, &theirs));
                 assert_int_equal(mine.count, call);
@@ -106,7 +105,7 @@ TEST_BETWEEN(the_facts_of_both_calls_are_known, set_up, tear_down)
     assert_true(difference.has_facts);
     assert_int_equal(difference.mine.count, 3 * CECL_HISTORY_CALLS);
     assert_int_equal(difference.theirs.count, 3 * CECL_HISTORY_CALLS + 1);
-    /* the row belongs to a later call */
+    /* Afterwards the row of facts belongs to a later call. */
     makes(1, 3 * CECL_HISTORY_CALLS + 1, 4 * CECL_HISTORY_CALLS - 1, 0);
     cecl_history_tell(&ranks[1], &theirs);
     assert_true(cecl_history_differs(&ranks[0], &difference));

@@ -1,5 +1,5 @@
-/* Graphs of the host device: an event orders launches on all streams. (tests/multi compares what each launch
- * does, and ends graphs while they run.) */
+/* An event orders launches of the host device's graphs on all streams. (tests/multi compares what each launch does, and
+ * ends graphs while they run.) */
 #include "host_fixture.h"
 
 static struct cecl_capture begin_on(ceclStream_t stream)
@@ -35,8 +35,8 @@ static void launch(void *graph, ceclStream_t stream)
     assert_int_equal(dev->ops->graph_launch(dev, graph, stream), ceclSuccess);
 }
 
-/* Graphs on one stream and work on another stream add to a list. The list must have the order in which the
- * host enqueued them, although the first is held up. */
+/* Graphs on one stream and copies on another one append to a list. Its order must be the one in which the host enqueued
+ * them, although the first is held up. */
 TEST_BETWEEN(an_event_orders_graphs_and_other_work, set_up, tear_down)
 {
     struct cecl_order order = {0};
@@ -47,7 +47,7 @@ TEST_BETWEEN(an_event_orders_graphs_and_other_work, set_up, tear_down)
     for (uint32_t i = 0; i < 20; i++)
         sources[i] = i;
     memset(list, 0xff, sizeof(list));
-    for (int g = 0; g < 10; g++) { /* each copies the value that its source holds at that time */
+    for (int g = 0; g < 10; g++) { /* each graph copies what its source holds when it runs */
         const struct cecl_capture capture = begin_on(streams[0]);
         assert_int_equal(dev->ops->order_begin(dev, &order, streams[0], &capture), ceclSuccess);
         copy(streams[0], &list[2 * g], last, sizeof(*last));

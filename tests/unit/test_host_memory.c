@@ -1,6 +1,5 @@
-/* The host device's memory: it is shared by descriptor and mapped into reservations, allocation fails if
- * the machine has too little memory. (The exhaustion suite refuses each request of the system; tests/multi/test_join.c
- * looks for what is left behind.) */
+/* The host device's memory is shared by descriptor, and mapped into reservations; an allocation fails if the machine has
+ * too little memory. (tests/exhaust refuses each request to the system; tests/multi/test_join.c looks for leaks.) */
 #include "host_fixture.h"
 
 #include <errno.h>
@@ -8,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
-/* Whether the kernel can read a byte at `addr`. A system call finds out without a fault. */
+/* Whether the kernel can read a byte at `addr`: write() refuses an unreadable address, without a fault. */
 static bool is_readable(const void *addr)
 {
     int ends[2];
@@ -22,7 +21,6 @@ static bool is_readable(const void *addr)
     return sent == 1;
 }
 
-/* Whether something is reserved or mapped at `addr`. */
 static bool is_taken(void *addr)
 {
     void *got = mmap(addr, dev->granularity, PROT_NONE,
@@ -95,7 +93,7 @@ TEST_BETWEEN(more_than_is_available_is_out_of_memory_and_says_how_much, set_up, 
     struct sysinfo info;
     char number[32];
     assert_int_equal(sysinfo(&info), 0);
-    /* Just below the machine's total memory: the kernel and this program already use some of it. */
+    /* Just below the machine's total memory, of which the kernel and this program already use some. */
     const size_t all = (size_t)(info.totalram + info.totalswap) * info.mem_unit,
                  bytes = all / dev->granularity * dev->granularity - dev->granularity;
     assert_int_equal(dev->ops->mem_create(dev, bytes, &mem), ceclOutOfMemory);
@@ -163,7 +161,9 @@ TEST_BETWEEN(a_range_that_wraps_around_is_refused, set_up, tear_down)
     assert_pointer_refused((const void *)UINTPTR_MAX, 2);
 }
 
-/* [hole | memory | hole]: a range that begins or ends in a hole is refused. */
+/* [hole
+ * memory
+ * hole] */
 TEST_BETWEEN(a_range_that_begins_or_ends_in_no_memory_is_refused, set_up, tear_down)
 {
     struct cecl_mem mem = new_granule();
@@ -183,7 +183,7 @@ TEST_BETWEEN(a_range_that_begins_or_ends_in_no_memory_is_refused, set_up, tear_d
     assert_pointer_refused(middle + granule, 1);
     assert_pointer_refused((const void *)16, 4);
     dev->ops->mem_unmap(dev, middle, granule);
-    assert_pointer_refused(middle, granule); /* the memory is no longer mapped */
+    assert_pointer_refused(middle, granule);
     dev->ops->unreserve(dev, base, 3 * granule);
     dev->ops->mem_release(dev, &mem);
 }

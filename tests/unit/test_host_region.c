@@ -1,5 +1,5 @@
-/* Memory that a program already has, on the host device: shared mappings of open files can be shared, other
- * memory is recognized as private. Ids, which tell memory from earlier memory at the same address: test_host_uses.c. */
+/* A program's own memory, on the host device: peers can map shared mappings of open files; all other memory is
+ * recognized as private. test_host_uses.c tests the ids that tell memory from earlier memory at the same address. */
 #include "host_file.h"
 
 #include <fcntl.h>
@@ -32,8 +32,6 @@ static void end_import(const struct cecl_region_export *exported, char *addr)
     dev->ops->unreserve(dev, addr, exported->bytes);
 }
 
-/* ---- finding */
-
 TEST_BETWEEN(a_shared_mapping_is_one_region_from_any_of_its_bytes, set_up, tear_down)
 {
     const int fd = new_file();
@@ -60,8 +58,9 @@ static void assert_private(const void *ptr)
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
 }
 
-/* [file | hole | file], with nothing in the hole, or with memory without access rights. Other memory ends
- * the region and does not belong to it. */
+/* [file
+ * hole
+ * file]. The hole is empty, or memory without access rights. Accessible memory there ends the region. */
 TEST_BETWEEN(a_mapping_with_a_hole_is_one_region, set_up, tear_down)
 {
     const int fd = new_file();
@@ -107,8 +106,7 @@ TEST_BETWEEN(a_mapping_whose_file_was_closed_is_private, set_up, tear_down)
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
 }
 
-/* Peers cannot map a sealed file, although this process can read it, and write it where it was mapped
- * before the seal. */
+/* Peers cannot map a sealed file, even if this process can read it, and write it through an older mapping. */
 TEST_BETWEEN(a_file_that_is_sealed_against_writing_is_private, set_up, tear_down)
 {
     const struct {
@@ -121,11 +119,10 @@ TEST_BETWEEN(a_file_that_is_sealed_against_writing_is_private, set_up, tear_down
         const int fd = memfd_create("program", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         assert_true(fd >= 0);
         assert_int_equal(ftruncate(fd, (off_t)page()), 0);
-        if (cases[i].seal == F_SEAL_WRITE) /* refused while there is a mapping */
+        if (cases[i].seal == F_SEAL_WRITE) /* refused while the file is mapped */
             assert_int_equal(fcntl(fd, F_ADD_SEALS, cases[i].seal), 0);
         char *memory = mmap(NULL, page(), cases[i].rights, MAP_SHARED, fd, 0);
-        if (memory ==
-            MAP_FAILED) /* older kernels refuse a shared mapping of a file with this seal */
+        if (memory == MAP_FAILED) /* older kernels refuse such a mapping */
             assert_int_equal(cases[i].seal, F_SEAL_WRITE);
         else {
             assert_int_equal(fcntl(fd, F_ADD_SEALS, cases[i].seal), 0);
@@ -136,7 +133,7 @@ TEST_BETWEEN(a_file_that_is_sealed_against_writing_is_private, set_up, tear_down
     }
 }
 
-/* The kernel itself reads no such page for another process, not even by process_vm_readv. */
+/* The kernel reads such a page for no other process, not even by process_vm_readv. */
 TEST_BETWEEN(memory_of_memfd_secret_can_be_used_and_is_private, set_up, tear_down)
 {
     const int fd = (int)syscall(SYS_memfd_secret, 0);
@@ -190,8 +187,7 @@ TEST_BETWEEN(an_address_without_memory_is_refused_by_its_address, set_up, tear_d
     dev->ops->unreserve(dev, reserved, page());
 }
 
-/* More mappings than one read of /proc/self/maps returns, and a path longer than the part of a line that is
- * kept. */
+/* More mappings than one read of /proc/self/maps returns, and a path that is longer than the library keeps of a line. */
 TEST_BETWEEN(regions_are_found_behind_many_mappings, set_up, tear_down)
 {
     enum { MANY = 200 };
@@ -212,8 +208,6 @@ TEST_BETWEEN(regions_are_found_behind_many_mappings, set_up, tear_down)
     for (int i = 0; i < MANY; i++)
         munmap(many[i], page());
 }
-
-/* ---- sharing */
 
 TEST_BETWEEN(a_mapping_of_a_part_of_a_file_is_imported_at_that_part, set_up, tear_down)
 {

@@ -1,5 +1,5 @@
-/* Small collectives on the host device: they run in stream order, and their arguments are copied when they are enqueued. How
- * their waits end: test_small_host.c. Two ranks are two streams of one device. */
+/* Small collectives on the host device run in stream order, and their arguments are copied when they are enqueued.
+ * test_small_host.c tests how their waits end. Two ranks are two streams of one device. */
 #include "host_fixture.h"
 
 #define RANKS 2
@@ -7,7 +7,6 @@
 #define BLOCK 1000
 #define SOON_MS 45000 /* only a hang takes longer */
 
-/* Words and buffers that the ranks share. */
 static struct {
     unsigned char *slots[RANKS];
     uint32_t rows[RANKS][RANKS]; /* [holder][writer] */
@@ -60,7 +59,7 @@ static void await_word(const uint32_t *at, uint32_t value)
     assert_int_equal(word(at), value);
 }
 
-/* Enqueues a rank's all-gather; its arguments do not outlive the call. */
+/* Enqueues a rank's all-gather; its arguments end with this function. */
 static void gather(int rank, uint32_t epoch)
 {
     struct cecl_meeting meeting = {.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,
@@ -124,9 +123,9 @@ TEST_BETWEEN(it_runs_in_the_order_of_its_stream, open_ranks, close_ranks)
     }
 }
 
-/* After each call of rank 0 its other stream waits for `done`, and later work waits for both. A sleeper
- * that is not woken looks again after 50 ms, so ten rounds would take half a second. Other work of this
- * machine may delay some groups of ten rounds, but not all. */
+/* After each call of rank 0 another stream waits for `done`, and the next round waits for that stream. A sleeper that
+ * is not woken looks again after 50 ms, so ten rounds would take 0.5 s. Other work of this machine may delay some
+ * groups of ten rounds, but not all. */
 TEST_BETWEEN(who_sleeps_until_it_is_done_is_woken, open_ranks, close_ranks)
 {
     enum { ROUNDS = 200, TEN = 10, UNWOKEN_MS = TEN * 50 };
@@ -162,7 +161,7 @@ TEST_BETWEEN(a_device_that_closes_does_not_wait_for_peers, open_ranks, close_ran
     assert_int_equal(all.late[0], 0);
     assert_int_equal(all.done[0], 0);
     assert_int_equal(set_up(state), 0);
-    set_word(&all.end[0], 1); /* what the stream holds uses the slots, which the test frees */
+    set_word(&all.end[0], 1); /* the stream's work uses slots, which the test frees */
     await_word(&all.done[0], 3);
 }
 

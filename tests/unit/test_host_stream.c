@@ -1,6 +1,6 @@
-/* The host device's streams: which handles are valid; enqueueing neither waits nor keeps the caller's
- * arrays; what happens to pending work when a stream is destroyed. (tests/multi/test_streams.c uses streams of other
- * communicators, and the default stream of a child.) */
+/* The host device's streams: which handles are valid; enqueueing neither waits nor keeps the caller's arrays; what
+ * happens to pending work when a stream is destroyed. (tests/multi/test_streams.c uses streams of other communicators,
+ * and a child's default stream.) */
 #include "host_fixture.h"
 
 #include <pthread.h>
@@ -48,7 +48,7 @@ TEST_BETWEEN(default_streams_cannot_be_destroyed, set_up, tear_down)
     synchronize(NULL); /* the default stream still works */
 }
 
-/* Calls each function that takes a stream. */
+/* Asserts that each function that takes a stream refuses this one. */
 static void assert_refused_everywhere(ceclStream_t stream)
 {
     char from = 1, to = 0;
@@ -89,7 +89,7 @@ TEST_BETWEEN(a_stream_ends_with_the_device_that_made_it, set_up, tear_down)
     assert_refused_everywhere(foreign);
 }
 
-/* A child that is forked begins without streams and events, whatever its parent's threads do meanwhile. */
+/* A forked child begins without streams and events, whatever its parent's threads do meanwhile. */
 TEST_BETWEEN(a_forked_child_has_streams_of_its_own_alone, set_up, tear_down)
 {
     ceclStream_t stream = new_stream();
@@ -158,7 +158,7 @@ TEST_BETWEEN(every_second_batch_runs_in_another_order, set_up, tear_down)
     assert_int_equal(seen[1], seen[3]);
 }
 
-/* 10,000 commands behind a wait, then as many again. */
+/* 10,000 commands behind a wait, three times. */
 TEST_BETWEEN(a_held_stream_takes_all_work_and_keeps_its_room, set_up, tear_down)
 {
     enum { ROUNDS = 3, PIECES = 10000 };
@@ -185,7 +185,7 @@ TEST_BETWEEN(a_held_stream_takes_all_work_and_keeps_its_room, set_up, tear_down)
     dev->ops->words_free(dev, words);
 }
 
-/* Waits for a value, or, with CECL_MEMOP_WAIT_ANY, for one of its bits. */
+/* CECL_MEMOP_WAIT waits for a value, CECL_MEMOP_WAIT_ANY for one of the value's bits. */
 TEST_BETWEEN(waits_end_by_their_kind, set_up, tear_down)
 {
     static const struct {
@@ -213,7 +213,7 @@ TEST_BETWEEN(waits_end_by_their_kind, set_up, tear_down)
         } else {
             while (!atomic_load(&begun))
                 usleep(1000);
-            usleep(20000); /* the stream would continue in this time */
+            usleep(20000); /* time enough for the stream to go on */
             assert_int_equal(dev->ops->stream_query(dev, stream), ceclInProgress);
         }
         assert_int_equal(dev->ops->words_release(dev, &word, 1, cases[i].want), ceclSuccess);
@@ -250,7 +250,7 @@ static void *release_and_hold(void *argument)
     return NULL;
 }
 
-/* (Memory that is freed too early is found by the address sanitizer only.) */
+/* (Only the address sanitizer finds memory that is freed too early.) */
 TEST_BETWEEN(streams_that_wait_for_each_other_are_closed, set_up, tear_down)
 {
     uint32_t *gate = new_words(1);
@@ -266,12 +266,12 @@ TEST_BETWEEN(streams_that_wait_for_each_other_are_closed, set_up, tear_down)
         own->ops->close(own);
         assert_int_equal(dev->ops->stream_query(dev, witness), ceclInProgress);
         release(gate, i);
-        synchronize(witness); /* it has waited for streams that are in no list any more */
+        synchronize(witness); /* it waited for streams that are in no list any more */
     }
     dev->ops->words_free(dev, gate);
 }
 
-/* What is left may be another communicator's, so it is carried out, and closing does not wait for it. */
+/* Another communicator may wait for the stream's work. So the work is carried out, and closing does not wait for it. */
 TEST_BETWEEN(closing_leaves_a_held_stream_to_its_work, set_up, tear_down)
 {
     struct cecl_device *own;
@@ -291,7 +291,7 @@ TEST_BETWEEN(closing_leaves_a_held_stream_to_its_work, set_up, tear_down)
     dev->ops->words_free(dev, gate);
 }
 
-/* Two communicators may share the default stream: one must not wait for what the other enqueues meanwhile. */
+/* Two communicators may share the default stream: a drain by one must not wait for what the other enqueues meanwhile. */
 TEST_BETWEEN(a_drain_waits_for_earlier_work_of_the_default_stream_alone, set_up, tear_down)
 {
     struct cecl_device *child;
@@ -312,9 +312,7 @@ TEST_BETWEEN(a_drain_waits_for_earlier_work_of_the_default_stream_alone, set_up,
     dev->ops->words_free(dev, gate);
 }
 
-/* ---- drains */
-
-/* Each stream in turn is held: the default stream and others. */
+/* The default stream and two others are held in turn. */
 TEST_BETWEEN(a_drain_of_a_held_stream_times_out_and_says_how_many, set_up, tear_down)
 {
     uint32_t *words = new_words(1);
@@ -355,9 +353,7 @@ TEST_BETWEEN(a_drain_waits_for_a_stream_that_is_being_destroyed, set_up, tear_do
     dev->ops->words_free(dev, words);
 }
 
-/* ---- a user's copies */
-
-/* In both directions, with less than a vector register and with more. */
+/* The buffers overlap in either direction, by less or more than a vector register. */
 TEST_BETWEEN(an_overlapping_copy_arrives_as_a_move, set_up, tear_down)
 {
     enum { BYTES = 4096 };
@@ -381,7 +377,7 @@ static void assert_copy_refused(void *dst, const void *src, size_t bytes, const 
 {
     assert_int_equal(dev->ops->memcpy_async(dev, dst, src, bytes, NULL), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), name));
-    synchronize(NULL); /* the stream has not run it yet */
+    synchronize(NULL); /* the stream would have run it */
 }
 
 TEST_BETWEEN(a_copy_from_or_to_no_memory_is_refused_and_not_enqueued, set_up, tear_down)

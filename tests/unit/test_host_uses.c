@@ -1,5 +1,5 @@
-/* The host device checks the program's memory that a call uses: that it still belongs to one mapping, and
- * that using it raises no signal that would end the process. */
+/* The host device checks the program's memory that a call uses: it must still belong to one mapping, and using it must
+ * raise no signal that would end the process. */
 #include "host_file.h"
 
 #include "../open_descriptors.h"
@@ -12,7 +12,7 @@ static struct cecl_use use_of(const void *buffer, size_t bytes, bool written)
         .name = "sendbuff", .buffer = buffer, .low = low, .high = low + bytes, .written = written};
 }
 
-/* Returns the id of the used bytes, which must be usable. */
+/* Returns the id of used bytes; they must be usable. */
 static uint64_t id_of_use(struct cecl_use use)
 {
     uint64_t id = 1;
@@ -30,7 +30,7 @@ static void assert_refused(ceclResult_t result, const void *buffer, const char *
         fail_msg("\"%s\" and \"%s\" are not in \"%s\"", start, words, cecl_message());
 }
 
-/* Asserts that both functions refuse the use. */
+/* Asserts that region_id and check_uses refuse the use. */
 static void assert_use_refused(struct cecl_use use, const char *words)
 {
     const char other[100] = "a use that is right, on the stack";
@@ -72,14 +72,13 @@ TEST_BETWEEN(an_id_is_of_all_bytes_that_are_used, set_up, tear_down)
             map_over(memory, at, 1, RIGHTS, over[i].flags, over[i].fd);
             assert_int_not_equal(id_of_use(all), id);
             assert_int_equal(id_of_use(first) == id, at != 0);
-            map_over(memory, at, 1, RIGHTS, MAP_SHARED, fd); /* the same mapping as before */
+            map_over(memory, at, 1, RIGHTS, MAP_SHARED, fd); /* the same mapping as at first */
             assert_int_equal(id_of_use(all), id);
         }
     map_over(memory, 0, PAGES, RIGHTS, MAP_PRIVATE, fd);
     assert_int_not_equal(id_of_use(all), id);
 }
 
-/* Another page of the same file counts as other memory. */
 TEST_BETWEEN(an_id_tells_pages_of_a_file_apart, set_up, tear_down)
 {
     const int fd = new_file();
@@ -108,7 +107,7 @@ TEST_BETWEEN(a_mapping_that_the_kernel_splits_is_one_region, set_up, tear_down)
     cecl_fds_close(exported.fd);
 }
 
-/* The lower part of its neighbour is mapped later: the kernel merges both into one mapping. */
+/* The page below the region's mapping is mapped later, and the kernel merges both into one mapping. */
 TEST_BETWEEN(a_region_stays_when_its_mapping_grows_or_shrinks, set_up, tear_down)
 {
     const int fd = new_file();
@@ -208,7 +207,7 @@ static void refuse_each_trouble(int flags)
             assert_int_equal(dev->ops->check_uses(dev, &reads, 1), ceclSuccess);
         else
             assert_use_refused(reads, troubles[i].words);
-        if (shared_file) /* the pages before it still have the same id */
+        if (shared_file) /* the pages before it keep their id */
             assert_int_equal(id_of_use(use_of(memory, usable * page(), true)), id);
         munmap(memory, PAGES * page());
         close(fd);
@@ -221,7 +220,7 @@ TEST_BETWEEN(memory_that_would_end_the_process_is_refused_by_its_name, set_up, t
     refuse_each_trouble(MAP_PRIVATE);
 }
 
-/* The first used byte may follow bytes that are not used and need not exist. */
+/* A use may begin and end inside its buffer. The bytes before and after it need not exist. */
 TEST_BETWEEN(bytes_that_are_not_used_may_be_gone, set_up, tear_down)
 {
     const int fd = new_file();

@@ -1,28 +1,27 @@
-/* The host device's flag words: waits sleep, and every way of writing a word wakes them, through every
- * mapping of the word. */
+/* The host device's flag words: waits sleep, and every way of writing a word wakes them, through every mapping of the
+ * word. */
 #include "host_fixture.h"
 
 #include "../wrapped_syscall.h"
 
 #include <time.h>
 
-/* A sleeper that is not woken looks again after 50 ms: ten rounds of two waits each then take 1 s, but
- * only milliseconds if it is woken. Other work of this machine may delay some groups of ten rounds,
- * but not all. */
+/* A sleeper that is not woken looks again after 50 ms, so ten rounds of two waits each would take 1 s; woken, they take
+ * some ms. Other work of this machine may delay some groups of ten rounds, but not all. */
 #define ROUNDS 100
 #define TEN 10
 #define WOKEN_MS 400
 
-/* Counts calls of syscall(), with which the library sleeps and wakes sleepers. */
+/* Counts calls of syscall(), by which the library sleeps and wakes sleepers. */
 static _Thread_local int system_calls;
 
 WRAPPED_SYSCALL(system_calls++ < 0)
 
-/* One stream writes i and waits for the other's i; the other stream answers. `say` and `hear` are the same
- * word, maybe at two addresses. So are `answer` and `heard`. */
+/* One stream writes i into `say`, and the other one answers. `say` and `hear` are one word, maybe at two addresses; so
+ * are `answer` and `heard`. */
 struct dialogue {
     uint32_t *say, *hear, *answer, *heard;
-    bool copied; /* words are written by copies of `values` */
+    bool copied; /* copies of `values` write the words */
     uint32_t values[ROUNDS + 1];
 };
 
@@ -83,7 +82,7 @@ TEST_BETWEEN(a_word_wakes_who_waits_at_another_mapping, set_up, tear_down)
     dev->ops->mem_release(dev, &mem);
 }
 
-/* Many ranks share few cores: a rank that waits must leave the cores to ranks that work. */
+/* Many ranks may share few cores: a rank that waits must leave them to ranks that work. */
 TEST_BETWEEN(held_streams_use_no_processor, set_up, tear_down)
 {
     enum { HELD = 8, SLEEP_MS = 400 };
@@ -94,7 +93,7 @@ TEST_BETWEEN(held_streams_use_no_processor, set_up, tear_down)
         streams[i] = new_stream();
         memop(streams[i], CECL_MEMOP_WAIT, &gate, 1);
     }
-    for (int i = 0; i < 3; i++) { /* time for which a machine stands still may count, too */
+    for (int i = 0; i < 3; i++) { /* CPU time may include a standstill */
         struct timespec before, after;
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
         usleep(SLEEP_MS * 1000);
@@ -106,10 +105,10 @@ TEST_BETWEEN(held_streams_use_no_processor, set_up, tear_down)
     assert_int_equal(dev->ops->words_release(dev, &gate, 1, 1), ceclSuccess);
     for (int i = 0; i < HELD; i++)
         synchronize(streams[i]);
-    assert_true(least_ms < SLEEP_MS / 4); /* a single spinning rank would use all of this time */
+    assert_true(least_ms < SLEEP_MS / 4); /* one spinning rank would use all of this time */
 }
 
-/* An unaligned flag: four bytes at an odd address are copied as bytes. */
+/* Four bytes at an odd address are no flag. */
 TEST_BETWEEN(four_unaligned_bytes_are_copied_like_any, set_up, tear_down)
 {
     char from[] = ".abcd.", to[] = "......";

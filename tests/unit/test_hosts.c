@@ -1,4 +1,4 @@
-/* Which ranks share a host, according to what they report; and which ranks an error names if their settings differ. */
+/* Which ranks share a host, according to what they report, and which ranks an error names if their settings differ. */
 #include "../with_cmocka.h"
 
 #include "api/introduce.h"
@@ -8,7 +8,7 @@
 static struct cecl_hello hellos[MOST];
 static int count;
 
-/* Ranks on these hosts, with equal settings. `hosts`: a letter for each rank. */
+/* Makes introductions of ranks with equal settings. hosts: the host of each rank, as a letter. */
 static void meet(const char *hosts)
 {
     struct cecl_resolved config;
@@ -23,7 +23,7 @@ static void meet(const char *hosts)
                                         .config = config};
 }
 
-/* Expects this many hosts, and the number of each rank's host. */
+/* Expects this many hosts. numbers: the number of each rank's host, as a digit. */
 static void expect_hosts(int hosts, const char *numbers)
 {
     uint16_t host[MOST];
@@ -67,7 +67,7 @@ TEST(hosts_may_be_pretended)
     expect_hosts(2, "0011");
     pretend(3);
     expect_hosts(2, "0001");
-    meet("aabb"); /* each pretended host of real ones is a host */
+    meet("aabb"); /* ranks of two real hosts never share a pretended one */
     pretend(3);
     expect_hosts(3, "0012");
 }

@@ -1,6 +1,6 @@
-/* A message whose sender closes right after it. recvmsg is replaced: it can answer as the kernel does if the other end
- * sends its last message and closes just then: 0, though the message can be received. (A thread that reads while
- * another one sends and closes sees this about once in 7,000 times.) And how long a lack of descriptors is borne. */
+/* A sender closes right after its last message. The wrapped recvmsg can answer as the kernel does if that happens
+ * during the call: it returns 0, although the message can still be received. (Without the wrapper a thread meets this
+ * once in 7,000 times.) Also how long the inbox waits if this process lacks descriptors. */
 #include "../with_cmocka.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 static const struct cecl_inbox_address mine = {.name = "cecl-test-inbox", .secret = "secret"};
 static struct cecl_inbox inbox;
 static int caller;
-static bool leaves; /* the caller sends its message and closes during the next recvmsg */
+static bool leaves; /* the caller sends and closes during the next recvmsg */
 
 static void send_last(void)
 {
@@ -64,7 +64,7 @@ TEST(a_last_message_is_taken_with_its_descriptor)
     cecl_inbox_close(&inbox);
 }
 
-/* It is no rank's, so its descriptors are closed. */
+/* The message is no rank's, so its descriptors are closed. */
 TEST(an_empty_message_leaves_no_descriptors)
 {
     struct cecl_letter letter;

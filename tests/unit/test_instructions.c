@@ -1,24 +1,25 @@
-/* The instructions of a warm ceclAllGather of 4 KiB on the host device, in the calling thread: alone, and 16 in a group.
- * callgrind runs this program again, twice, and the second run makes more calls; what they differ by is counted. */
+/* The instructions of a warm ceclAllGather of 4 KiB in the calling thread, on the host device: of a lone call, and of
+ * 16 in a group. callgrind runs this program twice; the second run makes more rounds, and the difference of the counts
+ * is taken. */
 #include "../with_cmocka.h"
 #include <inttypes.h>
 
 #define RANKS 2
 #include "comms.h"
 
-#define COUNT 1024 /* of ints: 4 KiB */
+#define COUNT 1024 /* ints: 4 KiB */
 #define GROUP 16
-#define ROUNDS 256 /* counted, of which each makes one call, or one group, on each rank */
-#define WARM 8     /* that come before them in both runs */
+#define ROUNDS 256 /* rounds of one call, or one group, on each rank */
+#define WARM 8     /* rounds before those, in both runs */
 
-/* gcc 12 with -O2 takes 5,350 to 5,460 and 33,370 to 33,550: how often a call looks for its peer, and whether a stream's thread
- * sleeps, differs. */
+/* gcc 12 with -O2: 5,350 to 5,460 and 33,370 to 33,550, depending on how often a call looks for its peer, and whether a
+ * stream's thread sleeps. */
 #define LONE_MOST 5700
 #define GROUP_MOST 34600
 
-static int *buffers[RANKS]; /* one after the other for the calls of a group */
+static int *buffers[RANKS]; /* the calls of a group use them one after the other */
 
-/* callgrind counts while this function runs, but not in other threads. */
+/* callgrind counts while this function runs, in this thread only. */
 __attribute__((noinline)) void counted_round(int group);
 void counted_round(int group)
 {
@@ -33,7 +34,7 @@ void counted_round(int group)
         OK(ceclGroupEnd());
 }
 
-/* What callgrind runs: CECL_TEST_ROUNDS says how many rounds, and of how many calls. */
+/* This is what callgrind runs. CECL_TEST_ROUNDS: the number of rounds, and of calls in each. */
 TEST_IF(getenv("CECL_TEST_ROUNDS"), rounds_are_counted, open_all, close_all)
 {
     int rounds, group;
@@ -45,7 +46,7 @@ TEST_IF(getenv("CECL_TEST_ROUNDS"), rounds_are_counted, open_all, close_all)
     }
 }
 
-/* The instructions of so many rounds. */
+/* The instructions of this many rounds. */
 static uint64_t instructions_of(int rounds, int group)
 {
     char command[400], line[400];

@@ -1,4 +1,4 @@
-/* Launches: which resources of its communicator a launch holds, on the host device. */
+/* Which resources of its communicator a launch holds, on the host device. */
 #include "../with_cmocka.h"
 
 #include <pthread.h>
@@ -11,13 +11,11 @@
 
 #define COUNT 5000
 
-/* ---- a launch's resources belong to it alone */
-
-/* A rank with buffers that peers cannot reach, so that each call needs a bounce buffer. */
+/* A rank with buffers that peers cannot reach: each call needs a bounce buffer. */
 struct rank {
     pthread_t thread;
     ceclComm_t comm;
-    int *send, *first, *second; /* COUNT elements; RANKS * COUNT elements in each of the others */
+    int *send, *first, *second; /* `send` has COUNT elements, the others RANKS * COUNT each */
     ceclResult_t result;
 };
 
@@ -35,7 +33,7 @@ static void *call_by_itself(void *argument)
     return NULL;
 }
 
-/* Another thread makes a call while this thread has begun a group and not ended it. */
+/* Another thread makes a call while this thread has an open group. */
 static void *group_around_a_call(void *argument)
 {
     struct rank *me = argument;
@@ -89,8 +87,6 @@ TEST(a_call_of_another_thread_leaves_an_open_group_what_it_carries)
     }
 }
 
-/* ---- a group whose thread ends first */
-
 static void *begin_a_group(void *argument)
 {
     struct rank *me = argument;
@@ -115,9 +111,7 @@ TEST(the_next_call_takes_back_what_a_thread_left_that_has_ended)
     free(me.first);
 }
 
-/* ---- the order of communicators in a group */
-
-/* The first calls of the communicators decide; later calls of any kind do not change the order. */
+/* The first call of each communicator decides, of whatever kind; its later calls do not change the order. */
 TEST(launches_of_a_group_come_in_the_order_of_the_first_calls)
 {
     int *memory = private_memory(8);
@@ -151,8 +145,6 @@ TEST(a_good_group_leaves_the_last_error_as_it_is)
     OK(ceclGroupEnd());
     assert_string_equal(cecl_message(), before);
 }
-
-/* ---- memory with a hole between the blocks of a call */
 
 #define PAGE ((size_t)4096)
 

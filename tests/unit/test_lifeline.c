@@ -1,4 +1,4 @@
-/* A rank's side of its line to the root (boot/oob.h). The test is the root. */
+/* A rank's line to the root (boot/oob.h): the rank's end. The test is the root. */
 #include "boot/oob.h"
 
 #include <netinet/in.h>
@@ -12,16 +12,16 @@
 
 #define RANKS 2
 #define READS_MS 200  /* how long another thread reads */
-#define HUNG_MS 20000 /* how long it reads if nobody ends it */
-#define ATTEMPTS 5    /* where the machine stands still for a second, a goodbye is not said */
+#define HUNG_MS 20000 /* how long it reads if nobody ends its read */
+#define ATTEMPTS 5    /* tries: no goodbye is sent if the machine stands still for 1 s */
 #define LONG_MS 60000
 
 static struct cecl_lifeline line;
-static int root, fd; /* both ends */
+static int root, fd; /* the two ends of the line */
 static pthread_barrier_t both;
 static _Atomic bool is_over, has_hung;
 
-static _Thread_local bool no_memory; /* a root of an earlier test may still wait for ranks */
+static _Thread_local bool no_memory; /* this thread's only: an earlier root may still wait */
 WRAPPED(void *, calloc, (size_t count, size_t size))
 {
     return no_memory ? NULL : __real_calloc(count, size);
@@ -47,7 +47,7 @@ static int close_line(void **state)
     return 0;
 }
 
-/* Another thread reads, so it may close the line and change `fd`. */
+/* Another thread reads, and may then close the line and change `fd`. */
 static void *read_for_a_while(void *ms)
 {
     pthread_mutex_lock(&line.lock);
@@ -130,7 +130,7 @@ TEST_BETWEEN(the_address_of_a_line_is_not_read_while_another_thread_reads, open_
     pthread_join(reads, NULL);
 }
 
-/* The root passes on what the rank has said, as the parts of all ranks. */
+/* The root sends what the rank has said back, as the parts of all ranks. */
 static void *echo(void *result)
 {
     struct cecl_tcp_said said;
@@ -153,7 +153,7 @@ TEST_BETWEEN(a_rank_without_memory_takes_part_in_an_agreement, open_line, close_
     const ceclResult_t result =
         cecl_lifeline_agree(&line, ceclSuccess, cecl_deadline(LONG_MS), NULL);
     no_memory = false;
-    shutdown(fd, SHUT_RDWR); /* if it has said nothing */
+    shutdown(fd, SHUT_RDWR); /* ends the read if the rank sent nothing */
     pthread_join(thread, NULL);
     assert_int_equal(result, ceclOutOfMemory);
     assert_int_equal(told, ceclOutOfMemory);

@@ -1,5 +1,5 @@
-/* ceclCommLimits reports the limits that calls really have: a call at the limit succeeds, and a call past
- * it is refused. Ranks of one process, on the host device. */
+/* ceclCommLimits reports the real limits: a call at a limit succeeds, and a call past it is refused. The ranks of one
+ * process, on the host device. */
 
 #include "../soft_limit.h"
 #include "../with_cmocka.h"
@@ -29,8 +29,6 @@ static void close_ranks(int nranks)
     for (int r = 0; r < nranks; r++)
         OK(ceclCommDestroy(comms[r]));
 }
-
-/* ---- groups */
 
 static void begin_calls(int count, int nranks)
 {
@@ -77,8 +75,6 @@ TEST(a_group_has_so_many_messages_to_a_rank_at_most)
     }
 }
 
-/* ---- types and sizes */
-
 static ceclResult_t gather(size_t count, int type)
 {
     ceclExplanation_t told;
@@ -115,8 +111,6 @@ TEST(more_bytes_than_a_block_may_have_are_refused)
     assert_non_null(strstr(ceclGetLastError(NULL), "address space"));
     close_ranks(2);
 }
-
-/* ---- other limits */
 
 TEST(they_say_what_is_chosen)
 {
@@ -180,7 +174,7 @@ TEST(a_process_that_may_open_too_few_files_is_told_how_many)
         "than 448 descriptors");
 }
 
-/* The limit is soft, and the signal would end the process. */
+/* The limit is soft, and its signal would end the process. */
 static ceclResult_t with_files_of(rlim_t bytes, ceclResult_t (*call)(void))
 {
     const rlim_t before = soft_limit(RLIMIT_FSIZE, bytes);
@@ -216,7 +210,7 @@ TEST(a_limit_on_files_is_named_and_no_signal)
     close_ranks(2);
 }
 
-/* The pool's range of addresses is as large as the machine's memory, unless CECL_POOL_BYTES says less. */
+/* The pool reserves as many bytes of addresses as the machine has memory, unless CECL_POOL_BYTES says less. */
 TEST(a_limit_on_addresses_is_named_with_a_cure)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

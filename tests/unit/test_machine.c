@@ -1,5 +1,5 @@
-/* What a program does to its threads: their rounding does not reach results, and cancelling them leaves nothing locked.
- * Ranks of one process, on the host device. */
+/* What programs do to their threads: their rounding modes do not reach results, and a cancelled thread leaves nothing
+ * locked. Ranks of one process, on the host device. */
 #include <fenv.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,9 +16,7 @@
 
 static ceclStream_t streams[RANKS];
 
-/* ---- arithmetic */
-
-/* Rank 0's streams are made by a thread that rounds down, rank 1's by one that rounds up and has no subnormal
+/* The thread that makes rank 0's stream rounds down; the one that makes rank 1's rounds up, and flushes subnormal
  * numbers. */
 static void make_streams(void)
 {
@@ -69,8 +67,6 @@ TEST(sums_do_not_depend_on_the_programs_rounding)
         assert_memory_equal(out[r], right, sizeof(right));
     close_ranks();
 }
-
-/* ---- threads that the program cancels */
 
 struct waiter {
     pthread_t thread;

@@ -1,5 +1,5 @@
-/* Meetings: the parts that members bring, refusals, and ranks that stop or end amid a change. Ranks are threads, except
- * where a test says so. */
+/* Meetings: the parts that members bring, refusals, and ranks that stop or end while they change the log. Ranks are
+ * threads, except where a test says otherwise. */
 #include "../with_cmocka.h"
 
 #include <errno.h>
@@ -17,10 +17,10 @@
 
 #define RANKS 4
 #define EXCLUDED 1
-#define EVENT_BYTES 1024 /* of the log, and where the rank is in them */
+#define EVENT_BYTES 1024 /* bytes of a record of the log; where the rank lies in a record */
 #define EVENT_RANK_AT 12
 
-/* A mesh without rows regards every rank as alive. */
+/* A mesh without rows takes every rank for alive. */
 static struct cecl_mesh *mesh_without_news(int rank)
 {
     static int unknown[RANKS] = {-1, -1, -1, -1};
@@ -42,7 +42,7 @@ static struct rank {
     struct cecl_meeting_plan plan;
     struct cecl_meetings meetings;
     int mine, all[RANKS];
-    int said; /* how often, in what is `counted` of the log */
+    int said; /* how many records it has in the part of the log up to `counted` */
     ceclResult_t result;
     char words[CECL_MESSAGE_BYTES];
 } ranks[RANKS];
@@ -58,7 +58,6 @@ static int open_log(void)
     return log;
 }
 
-/* All ranks except EXCLUDED are members. */
 static int plan_all(void **state)
 {
     const int log = log_fd = open_log();
@@ -106,7 +105,7 @@ static void start_members(void *(*live)(void *))
             assert_int_equal(pthread_create(&ranks[r].thread, NULL, live, &ranks[r]), 0);
 }
 
-/* All members meet, and get what each has brought: `first`, and its rank. */
+/* All members meet. Each gets what the others have brought: `first` plus the rank. */
 static void members_meet(int first)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -139,7 +138,7 @@ TEST_OF_MEMBERS(the_first_calls_need_no_more_memory)
     assert_in_range(512 * info.st_blocks, RANKS * 8 * EVENT_BYTES, RANKS * 16 * EVENT_BYTES);
 }
 
-static int refusal; /* what errno says of fallocate; 0: nothing */
+static int refusal; /* errno of fallocate, which then fails; 0: fallocate works */
 WRAPPED(int, fallocate, (int fd, int mode, off_t from, off_t bytes))
 {
     errno = refusal;
@@ -170,8 +169,8 @@ TEST_OF_MEMBERS(members_get_all_parts_in_rank_order)
     }
 }
 
-/* Rank 3 completes the meeting, and refuses its next call at once with another part, as after a failure to make the
- * communicator. The others have met, and must not take the second part. */
+/* Rank 3 completes the meeting, and at once refuses its next call, with another part, as when a communicator could not
+ * be made. The others have met, and must not take that part. */
 TEST(a_part_of_a_later_call_is_not_taken)
 {
     for (int tries = 0; tries < 200; tries++) {
@@ -189,7 +188,7 @@ TEST(a_part_of_a_later_call_is_not_taken)
     }
 }
 
-/* The next call begins as soon as the first returns, while others have not looked yet. */
+/* A rank begins its next call as soon as the first one returns, maybe before others have seen that all have come. */
 static void *run_twice(void *argument)
 {
     struct rank *me = argument;
@@ -197,7 +196,7 @@ static void *run_twice(void *argument)
     const ceclResult_t first = me->result;
     for (int r = 0, at = 0; r < RANKS; r++)
         if (r != EXCLUDED && me->all[at++] != 10 + r)
-            return NULL; /* the first part stays */
+            return NULL; /* the first meeting's parts are those that members brought first */
     me->mine += 100;
     if (first == ceclSuccess)
         run(me);
@@ -212,7 +211,7 @@ TEST(a_member_that_calls_again_at_once_has_met)
             ranks[r].plan.deadline = cecl_deadline(5000);
             if (r != EXCLUDED)
                 assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_twice, &ranks[r]), 0);
-            usleep(5000 + 37 * (useconds_t)tries); /* long enough for long naps */
+            usleep(5000 + 37 * (useconds_t)tries); /* long enough for naps of the full length */
         }
         members_meet(110);
         (void)end_all(state);
@@ -252,7 +251,7 @@ TEST_OF_MEMBERS(a_call_that_all_refuse_is_over)
     }
 }
 
-/* How often a rank has said something. */
+/* How many records a rank has written. */
 static int last_of(int rank)
 {
     static char event[EVENT_BYTES];
@@ -302,19 +301,19 @@ TEST_OF_MEMBERS(a_call_that_some_refuse_while_others_wait_is_over)
     }
 }
 
-/* Rank 0 refuses two calls, of which rank 2 refuses the first, before the others come. */
+/* Before the others come, rank 0 refuses two calls, and rank 2 refuses the first of them. */
 TEST_OF_MEMBERS(each_refused_call_fails_once_on_each_rank)
 {
     refuse(0);
     refuse(2);
     refuse(0);
-    fails_with(3, ceclInvalidArgument, "rank 0: no"); /* the first call */
-    fails_with(3, ceclInvalidArgument, "rank 0: no"); /* the second call */
+    fails_with(3, ceclInvalidArgument, "rank 0: no");
+    fails_with(3, ceclInvalidArgument, "rank 0: no");
     fails_with(2, ceclInvalidArgument, "rank 0: no");
     all_succeed();
 }
 
-/* Rank 0 refuses a call with rank 3. Then rank 2 refuses more calls with rank 0 than are kept. */
+/* Rank 0 refuses a call with rank 3. Then rank 2 refuses more calls with rank 0 than ranks keep. */
 TEST_OF_MEMBERS(many_refused_calls_of_others_are_not_told_instead_of_one)
 {
     cecl_rank_set_remove(&ranks[0].plan.members, 2);
@@ -328,7 +327,7 @@ TEST_OF_MEMBERS(many_refused_calls_of_others_are_not_told_instead_of_one)
     fails_with(0, ceclInvalidArgument, "rank 2: no");
 }
 
-/* Rank 0 gives up. Rank 3 comes to that call. Rank 2 comes to another one, for which rank 0 does not wait. */
+/* Rank 0 gives up. Rank 3 comes to that call. Rank 2 comes to another call, in which rank 0 takes no part. */
 TEST_OF_MEMBERS(a_rank_that_comes_late_with_another_list_hears_both)
 {
     static const char late[] = "ranks 2 and 3 did not come within 300 ms (CECL_INIT_TIMEOUT_MS)";
@@ -340,7 +339,7 @@ TEST_OF_MEMBERS(a_rank_that_comes_late_with_another_list_hears_both)
                "ranks differ in which ranks they exclude: rank 1 on rank 0, no rank on rank 2");
 }
 
-/* Ends only if a meeting fails, or with its parent. The rank is alone in its meetings. */
+/* The rank is alone in its meetings. Ends only if a meeting fails, or with the parent process. */
 static _Noreturn void meet_alone(struct cecl_meeting_plan *plan, pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -353,12 +352,11 @@ static _Noreturn void meet_alone(struct cecl_meeting_plan *plan, pid_t parent)
             _exit(1);
 }
 
-/* A process changes the table all the time, as rank EXCLUDED, and is often stopped amid a change. When it goes on, it
- * must not spoil what the others have published meanwhile. At last it is ended amid a change. */
+/* A process writes the log all the time, as rank EXCLUDED, and is often stopped within a change. When it goes on, it
+ * must not spoil what the others have published meanwhile. In the end it is killed within a change. */
 TEST_OF_MEMBERS(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting)
 {
-    const int kept = ranks[EXCLUDED].meetings.log =
-        dup(log_fd); /* a forked child closes the other */
+    const int kept = ranks[EXCLUDED].meetings.log = dup(log_fd); /* a forked child closes log_fd */
     int status;
     const pid_t parent = getpid(), child = fork();
     if (child == 0)
@@ -411,7 +409,7 @@ static void list_all(struct rank *me)
         cecl_rank_set_add(&me->plan.members, m);
 }
 
-/* Calls with some list, or refuses, at any time; and then with all ranks until that succeeds. */
+/* After a random pause, refuses a call, or calls with a random list; then calls with all ranks until that succeeds. */
 static void call_until_all_meet(struct rank *me, unsigned *x)
 {
     const struct timespec pause = {.tv_nsec =
@@ -430,7 +428,7 @@ static void call_until_all_meet(struct rank *me, unsigned *x)
     while (cecl_meeting_join(&me->plan, me->all) != ceclSuccess && tries < TRIES_MAX)
         tries++;
     for (int r = 0; r < RANKS; r++)
-        if (tries == TRIES_MAX || me->all[r] != 10 + r) { /* another thread cannot end the test */
+        if (tries == TRIES_MAX || me->all[r] != 10 + r) { /* this thread cannot fail the test */
             fprintf(stderr, "rank %d, %d tries: %s\n", me->meetings.rank, tries, cecl_message());
             abort();
         }
@@ -462,7 +460,7 @@ TEST_OF_MEMBERS(whatever_lists_and_refusals_come_all_meet_soon)
     assert_true(cecl_now_ms() - start < 50000);
 }
 
-/* Counts sleeps. Replaces the system's function (by the linker, see CMakeLists.txt). */
+/* Counts sleeps, in place of the system's function (by the linker, see CMakeLists.txt). */
 static _Atomic int naps;
 int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
@@ -504,7 +502,7 @@ TEST_OF_MEMBERS(calls_end_where_the_log_cannot_be_read_on)
     assert_in_range(lseek(log_fd, 0, SEEK_END), START, START + 8 * CECL_MEMORY_UNIT);
 }
 
-/* This rank could not read how its first call ended. Its second one does not take what peers brought to the first. */
+/* Rank 0 could not read how its first call ended. Its second one must not take what peers brought to the first. */
 TEST_OF_MEMBERS(a_call_that_failed_unread_is_not_taken_for_the_next)
 {
     struct cecl_meetings before = ranks[0].meetings;

@@ -1,5 +1,5 @@
-/* Captured messages whose peer does not do its part: every wait is bounded, and the error names the peer. Each
- * test makes its own communicator, on the host device. */
+/* Captured messages whose peer does not do its part: every wait is bounded, and the error names the peer. Each test
+ * makes its own communicator, on the host device. */
 #include "late_peers.h"
 
 #include "flags/awaited.h"
@@ -14,7 +14,7 @@ static ceclResult_t message(int rank, int peer, bool receives, ceclStream_t stre
                : ceclSend(bytes[rank], sizeof(bytes[rank]), ceclUint8, peer, comms[rank], stream);
 }
 
-/* Both ranks capture the message. `graph` is the rank's; the peer's graph is never launched. */
+/* Both ranks capture the message. `graph` is this rank's; the peer's graph is never launched. */
 static bool is_captured(int rank, ceclStream_t stream, bool receives, int peer)
 {
     ceclStream_t other;
@@ -66,7 +66,7 @@ TEST_OF_A_LIMIT(the_rank_at_the_end_of_the_waits_of_graphs_is_named)
     launch(0, 1, true, 1);
     ceclGraph_t first = graph;
     graph = NULL;
-    pause_ms(limit_ms / 3); /* rank 0's time limit passes first */
+    pause_ms(limit_ms / 3); /* lets rank 0's time limit pass first */
     const bool named =
         is_launched(1, 1, true, 2) &&
         has_error(0, ceclTimeout, "a graph that was launched has waited for rank 2 for");
@@ -84,8 +84,8 @@ TEST_WITHIN(NEVER, a_graph_that_waits_for_a_rank_that_leaves_ends)
     OK(ceclGraphDestroy(graph));
 }
 
-/* The test is the stream: it has waited for a while, has seen the word of rank 2, and only says so after
- * rank 2 has left. */
+/* The test itself writes what rank 0's stream would write: after a while the stream sees rank 2's word, but says so
+ * only after rank 2 has left. */
 TEST_OF_A_LIMIT(a_rank_that_leaves_after_its_message_is_not_missed)
 {
     struct cecl_flags *flags = &comms[0]->engine.flags;
@@ -114,8 +114,8 @@ TEST_WITHIN(NEVER, a_graph_is_launched_while_its_communicator_fails)
     OK(ceclGraphDestroy(graph));
 }
 
-/* The end of a communicator, an abort and a shrink wait for a graph that was launched. This one does not begin before a
- * gate opens. */
+/* An end, an abort and a shrink of a communicator wait for launched graphs. This graph does not begin before a gate
+ * opens. */
 TEST_WITHIN(NEVER, a_graph_with_a_message_is_pending_before_it_begins)
 {
     struct cecl_device *dev = comms[0]->dev;
@@ -136,14 +136,13 @@ TEST_WITHIN(NEVER, a_graph_with_a_message_is_pending_before_it_begins)
     dev->ops->words_free(dev, gate);
 }
 
-/* The thread sanitizer would report the read as a race with the copy of a released stream, which comes after it. */
+/* The thread sanitizer would take the read for a race with the copy that a released stream makes later. */
 #ifdef __SANITIZE_THREAD__
 #define IS_WRITTEN(byte) false
 #else
 #define IS_WRITTEN(byte) ((byte) != 0)
 #endif
 
-/* Rank 0 sends the first message and then the second; rank 1 receives them in the other order. */
 TEST_WITHIN(SOON, graphs_in_another_order_move_nothing_and_name_the_peer)
 {
     static const char sent[2][8] = {"first", "second"};
@@ -170,14 +169,13 @@ TEST_WITHIN(SOON, graphs_in_another_order_move_nothing_and_name_the_peer)
     ceclResult_t async[2] = {ceclSuccess, ceclSuccess};
     while (async[0] == ceclSuccess && async[1] == ceclSuccess) {
         touched = is;
-        is = IS_WRITTEN(got[0][0]) ||
-             IS_WRITTEN(got[1][0]); /* counts if nothing has failed after it */
+        is = IS_WRITTEN(got[0][0]) || IS_WRITTEN(got[1][0]); /* counts if nothing fails next */
         for (int r = 0; r < 2; r++)
             OK(ceclCommGetAsyncError(comms[r], &async[r]));
         pause_ms(1);
     }
     assert_false(touched);
-    const int first = async[0] == ceclTimeout ? 0 : 1; /* the other one may only repeat it */
+    const int first = async[0] == ceclTimeout ? 0 : 1; /* the other rank may only repeat it */
     expect_error(first, ceclTimeout, first == 0 ? "waited for rank 1" : "waited for rank 0");
     for (int i = 0; i < 4; i++)
         OK(ceclGraphDestroy(graphs[i / 2][i % 2]));

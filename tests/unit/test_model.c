@@ -1,5 +1,4 @@
-/* The simulation of machines: small cases against times computed by hand, requirements for measured tuning
- * tables. */
+/* The simulation of machines: small cases against times computed by hand, and what measured tuning tables require. */
 #include "../with_cmocka.h"
 
 #include <math.h>
@@ -9,7 +8,7 @@
 #define RANKS 4
 #define MB 1000000u
 
-/* 100 GB/s are 100,000 bytes per us. There is no jitter. */
+/* 100 GB/s are 100,000 bytes per us. No jitter. */
 static struct model_rates round_rates(void)
 {
     struct model_rates rates = model_rates_default();
@@ -64,7 +63,7 @@ static void expect_us(double us, double expected)
         fail_msg("%.6f us, and %.6f by hand", us, expected);
 }
 
-/* Hand computation: batch 2 + copy 1 + 10; the second copy of a batch: copy 1 + 20. */
+/* By hand: batch 2 + copy 1 + 10; the second copy of a batch: copy 1 + 20. */
 TEST(copies_of_a_batch_go_one_after_the_other)
 {
     const struct model_rates rates = round_rates();
@@ -74,8 +73,7 @@ TEST(copies_of_a_batch_go_one_after_the_other)
     expect_us(end(3, &rates, NULL).us, 2 + 1 + 10 + 1 + 20);
 }
 
-/* Both copies begin at 3. At half the link's rate, the shorter one ends at 3 + 20; then the other has 1 MB
- * left. */
+/* Both copies begin at 3. At half the link's rate the shorter one ends at 3 + 20; then 1 MB of the other is left. */
 TEST(two_copies_to_one_gpu_share_its_link)
 {
     const struct model_rates rates = round_rates();
@@ -90,7 +88,7 @@ TEST(two_copies_to_one_gpu_share_its_link)
     expect_us(out.busiest, 30.0 / 33);
 }
 
-/* A pull takes 20 us; the engine runs the other lane's batch after it, though the link is idle. */
+/* A pull takes 20 us. The engine runs the other lane's batch only after it, although the link is idle. */
 TEST(an_engine_serves_one_batch_at_a_time)
 {
     const struct model_rates rates = round_rates();
@@ -101,7 +99,7 @@ TEST(an_engine_serves_one_batch_at_a_time)
     expect_us(end(2, &rates, NULL).us, 3 + 20 + 3 + 10);
 }
 
-/* A barrier of three ranks: flags arrive at 1 + 3 and 2 + 3, the last one decides, and the waits cost 4. */
+/* Flags arrive at 1 + 3 and 2 + 3, of which the later decides; the waits cost 4. */
 TEST(a_barrier_takes_its_flags_and_a_wait)
 {
     const struct model_rates rates = round_rates();
@@ -170,10 +168,8 @@ TEST(rates_are_read_by_name_and_bad_ones_refused)
     assert_false(model_rates_set(&rates, "klink", "1"));
 }
 
-/* ---- jitter */
-
-/* Four GPUs leave a barrier, and each sends its block to each of its peers in rotated order, in so many passes
- * over parts of the block. Every copy is a batch of its own. */
+/* Four GPUs leave a barrier. Then each sends its block to its peers in rotated order, in `passes` passes over parts of
+ * the block. Every copy is a batch of its own. */
 static double us_of_passes(const struct model_rates *rates, uint32_t passes, int runs)
 {
     begin(4);
@@ -187,8 +183,8 @@ static double us_of_passes(const struct model_rates *rates, uint32_t passes, int
     return end_runs(4, rates, NULL, runs).us;
 }
 
-/* Measured on 4 x H200: 529, 606 to 670, and 950 to 990 us. The jitter is the one that fits the
- * program best; its GPUs did not start behind a barrier. */
+/* Measured on 4 x H200: 529, 606 to 670, and 950 to 990 us, by a program whose GPUs did not start behind a barrier. The
+ * jitter is the one that fits it best. */
 TEST(gpus_that_drift_apart_lose_more_with_each_pass)
 {
     static const struct {
@@ -223,8 +219,6 @@ TEST(runs_have_delays_of_their_own_and_repeat)
     assert_true(fabs(one - two) > 1e-6);
 }
 
-/* ---- real plans */
-
 static double us_of(struct model_call *call, const struct model_rates *rates, int runs)
 {
     static struct cecl_plan made[CECL_MAX_RANKS];
@@ -235,8 +229,8 @@ static double us_of(struct model_call *call, const struct model_rates *rates, in
     return out.us;
 }
 
-/* Table rows for 4 GPUs (docs/measurements.md). Of these, only the two all-to-alls of 4 and 16
- * MiB a block out of place were used to choose a rate. */
+/* The table's rows for 4 GPUs (docs/measurements.md). The only ones used to choose a rate are the out-of-place
+ * all-to-alls of 4 and 16 MiB a block. */
 TEST(rows_of_more_gpus_come_within_five_percent)
 {
     static const struct {
@@ -245,7 +239,7 @@ TEST(rows_of_more_gpus_come_within_five_percent)
         int gpus;
         uint64_t mib;
         double us;
-        uint64_t staging_mib; /* 0: today's */
+        uint64_t staging_mib; /* 0: the present default */
     } rows[] = {{CECL_OP_ALL_GATHER, true, 4, 4, 54.0, 0},
                 {CECL_OP_ALL_GATHER, true, 4, 16, 155.8, 0},
                 {CECL_OP_ALL_GATHER, true, 4, 64, 541.0, 0},

@@ -1,6 +1,5 @@
-/* Small floating-point formats: every bit pattern, and every tie between two patterns. The reference
- * represents a format as the list of its values, made with ldexp, and rounds by searching for the nearest
- * value. */
+/* Small floating-point formats: every bit pattern, and every tie between two patterns. For the reference a format is
+ * the list of its values, made with ldexp; it rounds by a search for the nearest value. */
 #include <float.h>
 #include <math.h>
 
@@ -61,8 +60,7 @@ TEST(every_pattern_narrows_back_to_itself)
         }
 }
 
-/* Ties between neighbouring values, and between the largest value and the next one that the format would
- * have. */
+/* Includes ties between the largest value and the next one that the format would have. */
 TEST(every_tie_goes_to_the_even_pattern_and_its_sides_do_not)
 {
     for (int f = 0; f < NFORMATS; f++) {
@@ -98,7 +96,7 @@ TEST(random_floats_round_to_the_nearest)
         for (int i = 0; i < 200000; i++) {
             const uint64_t bits = random_bits(&seed);
             rounds_as_the_reference(f, number_from_bits((uint32_t)bits));
-            /* most fp32 values are far too large or small for the other formats; these are not */
+            /* Most fp32 values are far too large or small for the other formats; these are not. */
             const float near = (float)ldexp((double)(int32_t)bits, (int)(bits >> 40) % 48 - 54);
             rounds_as_the_reference(f, near);
         }

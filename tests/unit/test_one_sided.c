@@ -1,18 +1,15 @@
-/* One-sided calls of ranks that share one process, on the host device: what signals and waits count, and which operations
- * are ordered (tests/multi/test_put.c compares which bytes arrive). One thread makes the calls of all ranks, because no call
- * waits for another rank's call. Only sharing a window needs a thread for each rank. */
+/* One-sided calls of ranks of one process, on the host device: what signals and waits count, and which operations are
+ * ordered. One thread makes all ranks' calls: none waits for another rank's call. Only sharing a window needs a thread
+ * for each rank. (tests/multi/test_put.c compares the bytes that arrive.) */
 #include "one_sided.h"
 
 #define MANY_STREAMS 70 /* more than the library has lines */
 
-/* Writes *mark when the stream reaches this command. */
 static void mark(int rank, ceclStream_t stream, _Atomic int *at)
 {
     static const int one = 1;
     OK(ceclMemcpyAsync(comms[rank], (void *)(uintptr_t)at, &one, sizeof(one), stream));
 }
-
-/* ---- what signals and waits count */
 
 TEST(waits_take_signals_one_by_one)
 {
@@ -56,8 +53,6 @@ TEST(one_call_waits_for_signals_of_many)
     finish(0, NULL);
     assert_int_equal(seen, 1);
 }
-
-/* ---- order */
 
 /* The second stream could signal at once. Still, its signal is the second to arrive. */
 TEST(signals_of_one_number_keep_the_order_of_the_host)
@@ -103,8 +98,7 @@ TEST(waits_on_different_streams_take_in_the_order_of_the_host)
     end(1, second);
 }
 
-/* Rank 0's gather waits for the others. Its put waits neither for the gather nor for a wait on another
- * stream. */
+/* Rank 0's gather waits for the others. Its put waits neither for the gather nor for the wait of another stream. */
 TEST(calls_on_different_streams_do_not_wait_for_each_other)
 {
     static int in[RANKS], out[RANKS][RANKS];
@@ -125,8 +119,8 @@ TEST(calls_on_different_streams_do_not_wait_for_each_other)
     end(0, waiting);
 }
 
-/* More streams than lines have pending calls: all calls end, and signals of one number keep the host's
- * order. */
+/* More streams than lines have pending calls. All calls end, and signals with one number keep the order of the host's
+ * calls. */
 TEST(any_number_of_streams_may_make_calls)
 {
     ceclStream_t streams[MANY_STREAMS];

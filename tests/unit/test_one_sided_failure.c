@@ -1,5 +1,5 @@
-/* One-sided calls whose peer does not do its part: every wait is bounded, and the error names the peer.
- * Each test makes its own communicator, on the host device. */
+/* One-sided calls whose peer does not do its part: every wait is bounded, and the error names the peer. Each test makes
+ * its own communicator, on the host device. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -27,7 +27,7 @@ TEST_WITHIN(SOON, a_wait_without_a_signal_names_the_peer)
     assert_int_equal(ceclSignal(0, 5, comms[2], NULL), ceclRemoteError);
 }
 
-/* Signals of other numbers keep coming, and other calls keep ending. */
+/* Meanwhile signals with other numbers keep coming, and other calls keep ending. */
 TEST_WITHIN(SOON, a_wait_has_a_time_of_its_own)
 {
     ceclStream_t stream;
@@ -46,7 +46,7 @@ TEST_WITHIN(SOON, a_wait_has_a_time_of_its_own)
     assert_non_null(strstr(ceclGetLastError(comms[0]), "signal 5"));
 }
 
-/* The work that the program enqueued before the wait may take longer than the limit. */
+/* Work that the program enqueued before the wait may take longer than the limit. */
 TEST_OF_A_LIMIT(the_time_begins_when_the_stream_comes_to_the_wait)
 {
     struct cecl_device *dev = comms[0]->dev;
@@ -78,7 +78,7 @@ TEST_OF_A_LIMIT(each_signal_renews_the_time)
     return held && ceclStreamSynchronize(comms[0], NULL) == ceclSuccess;
 }
 
-/* The rank that left is no longer needed: its signals have arrived, and the others continue. */
+/* Nothing more is needed from the rank that left: its signals have arrived. The others continue. */
 TEST_WITHIN(NEVER, signals_of_a_rank_that_has_left_are_there)
 {
     OK(ceclSignal(0, 5, comms[2], NULL));
@@ -106,7 +106,7 @@ TEST_WITHIN(SOON, a_pending_wait_holds_up_the_end)
     assert_true(cecl_now_ms() - start >= SOON_MS);
 }
 
-/* With nothing pending, the rank would leave and the others would continue. */
+/* If nothing were pending, the rank would leave, and the others would continue. */
 TEST_WITHIN(NEVER, an_abort_with_a_call_pending_fails_the_others)
 {
     ceclResult_t async = ceclSuccess;
@@ -127,7 +127,7 @@ TEST_WITHIN(NEVER, an_abort_with_a_call_pending_fails_the_others)
 TEST_OF_A_LIMIT(the_rank_at_the_end_of_the_waits_is_named)
 {
     wait_for(0, 1, 5, NULL);
-    pause_ms(limit_ms / 3); /* rank 0's time limit passes first */
+    pause_ms(limit_ms / 3); /* lets rank 0's time limit pass first */
     return waits_for(1, 2, 5, NULL) && has_error(0, ceclTimeout, "waited for rank 2 for");
 }
 
@@ -136,8 +136,8 @@ static ceclResult_t refuse_to_join(struct cecl_device *dev, ceclStream_t stream,
     return cecl_fail(ceclUnhandledCudaError, "no join");
 }
 
-/* The signal is on its way, but the caller's stream does not wait until it is sent. The device keeps these
- * operations, because the watchdog of the failed communicator uses them. */
+/* The signal is on its way, but the caller's stream cannot wait until it is sent. The device keeps the changed
+ * operations, because the failed communicator's watchdog uses them. */
 TEST_WITHIN(NEVER, a_call_whose_stream_cannot_wait_for_it_fails_the_communicator)
 {
     static struct cecl_device_ops refusing;
@@ -150,7 +150,6 @@ TEST_WITHIN(NEVER, a_call_whose_stream_cannot_wait_for_it_fails_the_communicator
     expect_error(1, ceclRemoteError, "rank 0 gave up: no join");
 }
 
-/* Work on the failed communicator's streams ends, and so does the communicator. */
 TEST_WITHIN(NEVER, a_failed_communicator_ends_with_waits_pending)
 {
     ceclStream_t streams[40];
@@ -165,12 +164,10 @@ TEST_WITHIN(NEVER, a_failed_communicator_ends_with_waits_pending)
         assert_int_equal(ceclStreamSynchronize(comms[0], streams[i]), ceclRemoteError);
 }
 
-/* ---- a process that ends */
-
 static ceclComm_t ending;
 
-/* Runs after the check for pending calls. The ordinal simulates a GPU, whose words cannot be read any more
- * at that time. */
+/* Runs after the library's check for pending calls. The ordinal pretends a GPU, whose words cannot be read any more by
+ * then. */
 static void signal_at_exit(void)
 {
     ending->dev->ordinal = 0;
@@ -187,7 +184,7 @@ static _Noreturn void end_with_a_signal(const ceclUniqueId *id, const _Atomic in
     exit(0);
 }
 
-/* Whether such a call was carried out is unknown, so the rank sends no goodbye. */
+/* Nobody knows whether the call was carried out, so the rank sends no goodbye. */
 TEST_BETWEEN(a_process_with_a_call_after_the_last_look_ends_unexpectedly, NULL, teardown)
 {
     struct {

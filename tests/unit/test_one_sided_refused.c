@@ -1,12 +1,9 @@
-/* One-sided calls and windows that are refused, with a message that says why, and communicators of other
- * sizes. */
+/* Refused one-sided calls and windows, with a message that says why; and communicators of other sizes. */
 #include "one_sided.h"
 
 static unsigned char to[BYTES];
 
-/* ---- refused calls */
-
-/* Other arguments: test_refusals.c. */
+/* test_refusals.c tries other arguments. */
 TEST(bad_arguments_are_refused_by_name)
 {
     must_say(ceclPut(from, 1, (ceclDataType_t)99, 1, window[0], 0, comms[0], NULL),
@@ -117,7 +114,7 @@ TEST(ranks_that_differ_are_all_refused)
     end_windows(second, ceclSuccess, "");
 }
 
-/* Rank 1 maps other memory at the addresses of its window, and then makes a call that finds this out. */
+/* Rank 1 maps other memory at its window's addresses. Its next call finds this out. */
 TEST(memory_that_was_replaced_is_refused)
 {
     unsigned char *at[RANKS];
@@ -150,8 +147,6 @@ TEST(memory_that_was_replaced_is_refused)
     close(other);
 }
 
-/* ---- communicators of other sizes */
-
 TEST(a_rank_alone_has_windows_and_signals)
 {
     ceclComm_t alone;
@@ -174,7 +169,7 @@ TEST(a_rank_alone_has_windows_and_signals)
     OK(ceclCommDestroy(alone));
 }
 
-/* Large communicators have no words for signals. Every rank is refused before it waits for another. */
+/* Large communicators have no words for signals. Every rank is refused before it waits for another one. */
 TEST(more_ranks_than_have_signals_are_refused)
 {
     static ceclComm_t many[CECL_ONE_SIDED_RANKS + 1];
@@ -207,15 +202,14 @@ TEST(captured_calls_are_refused)
              "capture a message (ceclSend, ceclRecv) or ceclAlltoAllvAt instead");
     must_say(ceclWaitSignal(1, &wait, comms[0], stream), ceclInvalidUsage,
              "ceclWaitSignal: stream");
-    OK(ceclStreamEndCapture(comms[0], stream,
-                            &graph)); /* the capture goes on, without these calls */
+    OK(ceclStreamEndCapture(comms[0], stream, &graph)); /* without these calls */
     OK(ceclGraphLaunch(graph, stream));
     OK(ceclGraphDestroy(graph));
     finish(0, stream);
     OK(ceclStreamDestroy(comms[0], stream));
 }
 
-/* The peer's host makes no call, so nobody but the sender looks at its memory. */
+/* The peer's host makes no call, so only the sender looks at the peer's memory. */
 TEST(a_window_whose_file_has_become_too_short_is_refused)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -1,5 +1,5 @@
-/* One thread with all ranks of a communicator, on the host device. It joins and allocates in a group, as
- * NCCL programs do (tests/multi/test_many_ranks.c compares what arrives). A group that was never ended is reported. */
+/* One thread with all ranks of a communicator, on the host device. It joins and allocates in a group, as NCCL programs
+ * do, and gets told of a group that was never ended. (tests/multi/test_many_ranks.c compares what arrives.) */
 #include "../with_cmocka.h"
 
 #include "../threads_alive.h"
@@ -9,7 +9,6 @@
 
 #include "comms.h"
 
-/* Allocates on all ranks, in one group. */
 static void allocate(int *buffers[RANKS], size_t bytes)
 {
     OK(ceclGroupStart());
@@ -110,8 +109,6 @@ TEST_BETWEEN(destroy_tells_of_a_group_that_was_not_ended, open_all, close_all)
     assert_null(ptr);
 }
 
-/* ---- joining */
-
 static ceclUniqueId new_id(void)
 {
     ceclUniqueId id;
@@ -144,7 +141,7 @@ static void must_be_rank(ceclComm_t comm, int rank, int nranks)
     assert_true(count == nranks && mine == rank);
 }
 
-/* The thread that listens for an id ends on its own, soon after the id's last rank has left. */
+/* Waits for this number of threads: the thread that listens for an id ends soon after the id's last rank has left. */
 static void must_come_to(int threads)
 {
     for (int ms = 0; ms < 5000 && threads_alive() != threads; ms += 5)
@@ -225,7 +222,7 @@ TEST_BETWEEN(a_config_is_copied, open_all, close_all)
     destroy_all(joined, 2);
 }
 
-/* The group's other communicators are not made either, and no other call of the group is carried out. */
+/* The group's other communicator is not made either, and no other call of the group is carried out. */
 TEST_BETWEEN(a_refused_rank_refuses_the_group, open_all, close_all)
 {
     ceclComm_t joined[2] = {NULL, NULL}, others[2];
@@ -242,7 +239,7 @@ TEST_BETWEEN(a_refused_rank_refuses_the_group, open_all, close_all)
              "config.smPolicy = 77");
     must_say(ceclGroupEnd(), ceclInvalidArgument, "config.smPolicy = 77");
     assert_true(!joined[0] && !joined[1] && !others[0] && !others[1] && !ptr);
-    must_come_to(threads); /* no rank waits for a rank that will not come */
+    must_come_to(threads); /* no rank waits for one that will not come */
 }
 
 TEST_BETWEEN(ranks_that_differ_leave_no_communicator_of_the_group, open_all, close_all)

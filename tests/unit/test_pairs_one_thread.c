@@ -63,7 +63,6 @@ TEST(a_rank_alone_is_refused_without_an_sm)
     comms[0] = kept;
 }
 
-/* Wherever the buffers lie, a rank's messages to itself match in the order of the calls. */
 TEST(own_messages_match_in_order)
 {
     begin(RANKS, 9);
@@ -79,7 +78,7 @@ TEST(own_messages_match_in_order)
                             (COUNT - (size_t)i) * sizeof(int));
 }
 
-/* The sender's stream has not come to the messages yet, so only its host waits for the receiver. */
+/* The sender's stream has not reached the messages yet, so only the sender's host waits for the receiver. */
 TEST(a_receiver_that_is_far_behind_is_named)
 {
     ceclComm_t few[3];
@@ -105,7 +104,7 @@ TEST(a_receiver_that_is_far_behind_is_named)
 
 #define LOOK (UINT64_C(1) << 29) /* messages between two looks at old words: see flags/awaited.c */
 
-/* Counts messages of rank 0 to rank 1 up to a number, as if they had been made. */
+/* Makes the message counts of rank 0 to rank 1 reach `number`, as if the messages had been made. */
 static void count_up(uint64_t number)
 {
     struct cecl_posts *sender = &comms[0]->launcher->messenger.posts,
@@ -125,8 +124,8 @@ static bool is_late(const struct cecl_flags *flags, int peer)
     return late;
 }
 
-/* The receiver comes first in 2^31 messages, so the sender has not written for so long that it may use the
- * receiver's stream. Then the sender comes first again. Each wait must still be for a new signal. */
+/* The receiver posts first in 2^31 messages. The sender has then written no word for so long that it may use the
+ * receiver's stream. When the sender posts first again, each wait must still be for a new signal. */
 TEST(a_word_that_a_peer_has_not_written_for_long_ends_no_wait)
 {
     const struct cecl_flags *flags[2] = {&comms[0]->engine.flags, &comms[1]->engine.flags};

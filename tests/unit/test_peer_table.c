@@ -1,5 +1,4 @@
-/* cecl_device.h as host code, without a communicator: it finds peers through the table of slices, wherever
- * the slices lie. */
+/* cecl_device.h as host code, without a communicator: it finds peers by the table of slices, wherever the slices lie. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl_device.h>
@@ -12,7 +11,7 @@
 #define PADS 8 /* offset of the pads in each slice, in words */
 #define SLICE (PADS + WORDS)
 
-/* Slices in no order, with different gaps. */
+/* The slices lie in no order, and with different gaps. */
 static uint32_t memory[10 * SLICE];
 static char *const slices[RANKS] = {(char *)(memory + 7 * SLICE), (char *)(memory + SLICE),
                                     (char *)(memory + 4 * SLICE)};
@@ -57,7 +56,7 @@ TEST(a_signal_goes_to_the_peers_slice_alone)
     const ceclDeviceComm_t dc = device_comm();
     ceclDeviceSignal(dc, 2, 1, 77);
     assert_int_equal(take(2, BLOCKS + 1, RANK), 77);
-    ceclDeviceSignal(dc, RANK, 0, 78); /* to the rank itself */
+    ceclDeviceSignal(dc, RANK, 0, 78);
     assert_int_equal(take(RANK, BLOCKS, RANK), 78);
     assert_nothing_else_was_written();
 }
@@ -65,7 +64,7 @@ TEST(a_signal_goes_to_the_peers_slice_alone)
 TEST(a_barrier_tells_every_peer_and_no_other_memory)
 {
     const ceclDeviceComm_t dc = device_comm();
-    for (int p = 0; p < RANKS; p++) /* simulates that all peers have arrived */
+    for (int p = 0; p < RANKS; p++) /* as if all peers had arrived */
         dc.pads[RANKS + p] = p != RANK;
     assert_true(ceclBarrierBlock(dc, 1));
     for (int p = 0; p < RANKS; p++) {

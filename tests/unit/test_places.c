@@ -1,6 +1,5 @@
-/* Ranks that tell each other where their buffers lie: the outcome of each call, what each rank knows after
- * it, and that no record is overwritten while a rank may read it. Ranks are threads, or views that one
- * thread uses in turn. */
+/* Ranks tell each other where their buffers lie: the outcome of each call, what each rank knows after it, and that no
+ * record is overwritten while a rank may read it. Ranks are threads, or views that one thread uses in turn. */
 #include "../with_cmocka.h"
 
 #include <pthread.h>
@@ -16,7 +15,7 @@
 #define AT_ONCE 0
 #define FOR_EVER UINT64_MAX
 
-/* ---- the shared memory, and records with words that any test can recompute */
+/* ---- the shared memory, and records whose words any test can compute */
 
 static void *new_shared(int nranks, int value)
 {
@@ -37,7 +36,7 @@ static void free_shared(void *shared, int nranks)
     free(shared);
 }
 
-/* nentries  of the ring; 0: as many as the library takes */
+/* nentries: entries of the ring; 0: as many as the library takes */
 static void open_one(struct cecl_places *places, void *shared, int rank, int nranks,
                      uint32_t nentries)
 {
@@ -112,7 +111,7 @@ static enum cecl_places_outcome meet(struct cecl_places *places, struct cecl_pla
     return cecl_places_meet(places, group, &patience, go_on, context);
 }
 
-/* Counts the wrong records among those that a rank knows after it met a group. */
+/* Counts wrong records among those that a rank knows after it met a group. */
 static int count_wrong(const struct cecl_places *places, const struct cecl_places_group *group)
 {
     int wrong = 0;
@@ -122,8 +121,6 @@ static int count_wrong(const struct cecl_places *places, const struct cecl_place
                 wrong += !is_right(cecl_places_of(places, call, r), places->nranks, call, r);
     return wrong;
 }
-
-/* ---- ranks as views that one thread uses in turn */
 
 static struct cecl_places views[3];
 static void *viewed; /* the memory that they share */
@@ -158,7 +155,7 @@ TEST_OF_VIEWS(more_calls_than_the_ring_has_entries_are_refused)
     assert_int_equal(group.first, 1);
 }
 
-/* ---- when to wait. A wait calls `stop`, so the outcome STOPPED shows that the rank waited. */
+/* ---- when to wait. A wait asks `stop`, so the outcome STOPPED shows that a rank waited. */
 
 struct other {
     struct cecl_places *places;
@@ -220,7 +217,7 @@ TEST(a_rank_does_not_wait_for_a_peer_of_its_own_thread)
     assert_int_equal(outcome_of(4, 3, true), CECL_PLACES_LATE);
 }
 
-/* The child inherits the parent's thread-local variables, but it is another thread. */
+/* The child inherits the parent's thread-local variables, but is another thread. */
 TEST(a_rank_waits_for_a_forked_peer)
 {
     struct cecl_places places[2];
@@ -256,7 +253,7 @@ TEST_OF_VIEWS(a_wait_lasts_as_long_as_the_caller_says)
     assert_true(took < 60000000000);
 }
 
-/* Publishes a rank's next call and meets it with that patience. Returns how long the meeting took. */
+/* Publishes a rank's next call, and meets it with this patience. Returns how long the meeting took. */
 static uint64_t wait_with(struct cecl_places *places, struct cecl_places_patience *patience,
                           cecl_places_go_on *go_on, void *context,
                           enum cecl_places_outcome expected)
@@ -269,7 +266,7 @@ static uint64_t wait_with(struct cecl_places *places, struct cecl_places_patienc
     return (uint64_t)(cecl_now_ns() - start);
 }
 
-/* The same, without patience and context. */
+/* The same with no patience, and without a context. */
 static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_on,
                              enum cecl_places_outcome expected)
 {
@@ -277,8 +274,8 @@ static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_o
     return wait_with(places, &none, go_on, NULL, expected);
 }
 
-/* Opens all ranks, of which all have made a call; rank 0 has met it. The other ranks belong to other threads.
- * most_spent_ns: rank 0's */
+/* Opens views of `nranks` ranks, which have all made one call; rank 0 has met it. The other ranks belong to other
+ * threads. most_spent_ns: rank 0's bound on all longer waits. */
 static void open_behind_a_call(int nranks, uint64_t most_spent_ns)
 {
     open_views(nranks, 0);
@@ -302,13 +299,12 @@ static struct cecl_places_patience while_pending(uint64_t pending_ns, cecl_place
 TEST_OF_VIEWS(a_late_peer_is_waited_for_longer_while_calls_are_pending)
 {
     open_behind_a_call(2, FOR_EVER);
-    for (int i = 0; i < 2;
-         i++) { /* in round 0 the peer has made the previous call, in round 1 it has not */
+    for (int i = 0; i < 2; i++) { /* in round 1 the peer lacks the previous call, too */
         struct cecl_places_patience patience = while_pending(PENDING_NS, go_on_always);
         assert_true(wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                     MOST_OF(PENDING_NS));
         assert_int_equal(patience.pending_ns, 0);
-        /* The group's next launch has no patience left. A wait would end with STOPPED. */
+        /* The group's next launch has no patience left: a wait would end with STOPPED. */
         (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
     }
     assert_int_equal(views[0].nmet, 5);
@@ -322,13 +318,13 @@ TEST_OF_VIEWS(a_late_peer_is_waited_for_as_long_as_a_late_call_costs)
     assert_true(wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(PENDING_NS));
     assert_true(views[0].spent_ns >= PENDING_NS);
-    /* it does not count again if the GPU is out of work then */
+    /* this wait does not count again if the GPU runs out of work */
     assert_int_equal(views[0].latest_ns, 0);
-    /* a peer that has not made the previous call either is too far behind */
+    /* A peer that lacks the previous call, too, is too far behind. */
     (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
 }
 
-/* Makes a peer's next call once this rank has waited for it for a while: at the second question. */
+/* Makes a peer's next call when rank 0 asks for the second time, after it has waited for the peer. */
 static bool peer_comes(void *context)
 {
     struct other *peer = context;
@@ -382,7 +378,7 @@ TEST_OF_VIEWS(no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent)
     (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
 }
 
-/* Returns true ("calls are pending") for the number of times in *context. */
+/* Says *context times that calls are pending. */
 static bool count_down(void *context)
 {
     int *left = context;
@@ -398,7 +394,7 @@ TEST_OF_VIEWS(the_longer_wait_ends_with_the_pending_calls)
     assert_int_equal(left, -1);
 }
 
-/* Also if peers come in between, as in a loop in which each rank is late now and then. */
+/* This also holds if peers come in between, as in a loop in which each rank is late now and then. */
 TEST_OF_VIEWS(all_longer_waits_are_a_bound_and_a_share_of_the_time)
 {
     enum { BOUND_NS = 50000000, AWAY_NS = 320000000, SHARE_NS = AWAY_NS / 64 };
@@ -407,7 +403,7 @@ TEST_OF_VIEWS(all_longer_waits_are_a_bound_and_a_share_of_the_time)
     uint64_t least = UINT64_MAX;
     assert_true(wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(BOUND_NS));
-    /* almost no patience has been regained, unless other work ran in between */
+    /* Almost no patience has been regained, unless other work ran in between. */
     for (int i = 0; i < 3 || (i < 40 && least >= BOUND_NS / 2); i++) {
         const uint64_t more = wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
         least = more < least ? more : least;
@@ -417,7 +413,7 @@ TEST_OF_VIEWS(all_longer_waits_are_a_bound_and_a_share_of_the_time)
     for (int round = 0; round < 3 || (round < 40 && least >= BOUND_NS / 2); round++) {
         in_another_thread(&views[1], (int)(views[0].published - views[1].published) + 1);
         (void)wait_of_next(&views[0], stop, CECL_PLACES_FULL);
-        /* regains a 64th of the elapsed time */
+        /* Regains a 64th of the elapsed time. */
         nanosleep(&(struct timespec){.tv_nsec = AWAY_NS}, NULL);
         const uint64_t again =
             wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
@@ -445,13 +441,13 @@ TEST_OF_VIEWS(a_wait_after_which_the_gpu_is_out_of_work_counts_many_times)
         patience.is_pending = is_dry ? nothing_is_pending : go_on_always;
         (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_FULL);
         assert_int_equal(views[0].spent_ns, is_dry ? CECL_PLACES_DRY * spent : spent);
-        in_another_thread(&views[1], 1); /* and the wait is not counted again */
+        in_another_thread(&views[1], 1); /* the wait is not counted again */
         (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_FULL);
         assert_int_equal(views[0].spent_ns, is_dry ? CECL_PLACES_DRY * spent : spent);
     }
 }
 
-/* A call of one thread must not wait for another call of that thread, whichever ranks call first. */
+/* A call of a thread must not wait for another call of that thread, whichever rank calls first. */
 TEST_OF_VIEWS(nobody_is_waited_for_who_may_be_of_the_same_thread)
 {
     open_views(3, 0);
@@ -463,7 +459,7 @@ TEST_OF_VIEWS(nobody_is_waited_for_who_may_be_of_the_same_thread)
         (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
     struct other other = {&views[1], 1};
     publish_and_finish(&other);
-    /* rank 1 belongs to this thread */
+    /* Rank 1 belongs to this thread. */
     (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
 }
 
@@ -477,10 +473,10 @@ static void *make_two_calls(void *argument)
 
 /* ---- while this rank's GPU is behind the late rank's calls */
 
-/* A GPU with a number of calls to do, of which it does one each time it is looked at, up to `stuck_at`. */
+/* A GPU with `to_do` calls left, of which it does one whenever it is looked at, until `stuck_at` are left. */
 struct gpu {
     uint32_t to_do, stuck_at;
-    uint64_t last; /* the call that it was last asked about */
+    uint64_t last; /* the call up to which the GPU was last asked about */
 };
 
 static uint32_t is_behind(void *context, uint64_t last)
@@ -497,12 +493,12 @@ static struct cecl_places_patience while_behind(uint64_t behind_ns)
         .wait_ns = AT_ONCE, .behind_ns = behind_ns, .behind = is_behind};
 }
 
-/* The other waits may take no time at all here, so only this one lasts. */
+/* No other wait lasts here: their limits are 0. */
 TEST_OF_VIEWS(a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls)
 {
     open_behind_a_call(3, 0);
     struct cecl_places_patience patience = while_behind(FOR_EVER);
-    for (int i = 0; i < 2; i++) { /* in round 1 the peers have not made the previous call either */
+    for (int i = 0; i < 2; i++) { /* in round 1 the peers lack the previous call, too */
         struct gpu gpu = {.to_do = 300};
         (void)wait_with(&views[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE);
         assert_int_equal(gpu.to_do, 0);
@@ -512,7 +508,7 @@ TEST_OF_VIEWS(a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls)
     in_another_thread(&views[1], 2);
     struct gpu gpu = {.to_do = 300};
     (void)wait_with(&views[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE);
-    assert_int_equal(gpu.last, 1); /* rank 2's, which is further behind than rank 1 */
+    assert_int_equal(gpu.last, 1); /* rank 2's: it is further behind than rank 1 */
 }
 
 TEST_OF_VIEWS(the_wait_ends_with_the_peer_s_call)
@@ -538,8 +534,7 @@ TEST_OF_VIEWS(a_gpu_that_stands_still_ends_the_wait_and_the_next_ones)
     assert_int_equal(gpu.to_do, 7);
     assert_true(views[0].stood_still >= before + PENDING_NS + pause);
     assert_true(views[0].stood_still <= (uint64_t)cecl_now_ns() + pause);
-    views[0].stood_still =
-        FOR_EVER; /* this machine may have had other work for longer than the pause */
+    views[0].stood_still = FOR_EVER; /* other work may have taken longer than the pause */
     (void)wait_with(&views[0], &patience, stop, &gpu, CECL_PLACES_LATE);
     views[0].stood_still = before;
     assert_true(wait_with(&views[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE) >=
@@ -556,14 +551,12 @@ TEST_OF_VIEWS(a_gpu_that_moves_makes_the_wait_longer)
 {
     open_behind_a_call(2, 0);
     struct cecl_places_patience patience = while_behind(PENDING_NS);
-    struct gpu gpu = {.to_do = 2000}; /* looked at so often, and time passes some times meanwhile */
+    struct gpu gpu = {.to_do = 2000}; /* so many looks that time passes during some */
     assert_true(wait_with(&views[0], &patience, time_passes, &gpu, CECL_PLACES_LATE) >
                 2 * PENDING_NS);
     assert_int_equal(gpu.to_do, 0);
     assert_int_equal(views[0].stood_still, 0);
 }
-
-/* ---- sizes, and words that peers may write */
 
 TEST(the_ring_fits_its_memory_for_every_number_of_ranks)
 {
@@ -615,8 +608,6 @@ TEST(no_word_of_a_peer_leads_out_of_the_memory_or_into_an_endless_wait)
     }
 }
 
-/* ---- ranks as threads, at random */
-
 struct seen {
     enum cecl_places_outcome outcome;
     struct cecl_places_group group;
@@ -628,7 +619,7 @@ struct crowd {
     uint32_t nentries;
     unsigned seed;
     uint64_t wait_ns;
-    _Atomic int stopped, left; /* a rank gave up; number of ranks that stopped coming */
+    _Atomic int stopped, left; /* a rank gave up; number of ranks that came for the last time */
     struct seen *seen;         /* [ngroups][nranks] */
 };
 
@@ -657,7 +648,7 @@ static bool nobody_stopped(void *context)
     return !crowd->stopped;
 }
 
-/* Takes part in one group, and stores the result in `seen`. Returns false if the rank was stopped. */
+/* Takes part in one group, and stores the outcome in `seen`. Returns false if the rank was stopped. */
 static bool take_part(struct member *me, struct cecl_places *places, uint32_t count, unsigned *seed,
                       struct seen *seen)
 {
@@ -672,7 +663,7 @@ static bool take_part(struct member *me, struct cecl_places *places, uint32_t co
     me->wrong += count_wrong(places, &seen->group);
     dawdle(seed);
     me->wrong +=
-        count_wrong(places, &seen->group); /* records stay valid until the rank has finished */
+        count_wrong(places, &seen->group); /* records stay valid until this rank has finished */
     cecl_places_finish(places, &seen->group);
     return true;
 }
@@ -695,7 +686,7 @@ static void *be_rank(void *argument)
     return NULL;
 }
 
-/* Counts pairs in which not exactly one rank knows the other, and ranks that disagree on an outcome. */
+/* Counts ranks that disagree on the outcome, and late pairs in which not exactly one rank knows the other one. */
 static int count_disputes(const struct crowd *crowd, const struct seen *seen)
 {
     int disputes = 0;
@@ -768,7 +759,7 @@ TEST(ranks_agree_and_know_what_they_should)
             run_crowd(counts[i], 16, 150, waits[w], full_late);
         }
     print_message("full: %d, late: %d\n", full_late[0], full_late[1]);
-    assert_true(full_late[0] > 50); /* otherwise the test has shown nothing */
+    assert_true(full_late[0] > 50); /* otherwise the test would show nothing */
     assert_true(full_late[1] > 50);
 }
 
@@ -779,7 +770,7 @@ TEST(more_ranks_than_bits_always_meet_fully)
     assert_int_equal(full_late[0], 25);
 }
 
-/* The other ranks continue alone until the ring is full, or wait for the missing rank. */
+/* The other ranks go on alone until the ring is full, or wait for the missing rank. */
 static void waits_for_a_rank_that_stopped_coming_end(int nranks, int most_alone)
 {
     struct crowd crowd = {.nranks = nranks, .ngroups = 50, .nentries = 4, .seed = 3};
@@ -788,7 +779,7 @@ static void waits_for_a_rank_that_stopped_coming_end(int nranks, int most_alone)
     for (int r = 0; r < nranks; r++)
         while (members[r].done < 10)
             usleep(1000);
-    while (crowd.left == 0) /* the rank counts itself a moment after its last group */
+    while (crowd.left == 0) /* a moment after its last group */
         usleep(1000);
     usleep(20000);
     assert_int_equal(crowd.left, 1); /* the others wait, without a time limit */

@@ -1,4 +1,4 @@
-/* Posts: the two ranks of a message find out which of them came second; the second knows both posts. */
+/* Posts: the two ranks of a message find out which of them came second; the second one knows both posts. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -37,7 +37,7 @@ static struct cecl_post post_of(int rank, uint64_t i)
                               .group = i};
 }
 
-/* Asking changes nothing: a rank that asked posts later, and then comes second. */
+/* To ask changes nothing: a rank that asked may post later, and then comes second. */
 TEST(a_peer_that_came_is_seen)
 {
     uint64_t number;
@@ -51,7 +51,7 @@ TEST(a_peer_that_came_is_seen)
             assert_false(cecl_posts_put(&ranks[1], CECL_RECEIVER, 0, &mine, &number, &theirs));
         for (uint32_t ahead = 1; ahead <= 3; ahead++)
             assert_int_equal(cecl_posts_came(&ranks[0], CECL_SENDER, 1, ahead), ahead <= 2);
-        assert_false(cecl_posts_came(&ranks[0], CECL_RECEIVER, 1, 1)); /* a different ring */
+        assert_false(cecl_posts_came(&ranks[0], CECL_RECEIVER, 1, 1)); /* another ring */
         assert_true(cecl_posts_put(&ranks[0], CECL_SENDER, 1, &mine, &number, &theirs));
         assert_true(cecl_posts_came(&ranks[0], CECL_SENDER, 1, 1));
         assert_true(cecl_posts_put(&ranks[0], CECL_SENDER, 1, &mine, &number, &theirs));
@@ -59,7 +59,7 @@ TEST(a_peer_that_came_is_seen)
     close_all();
 }
 
-/* Both ranks read the other's post of a captured message, and only then does the slot become free. */
+/* Both ranks read the other's post of a captured message; only then is the slot free. */
 TEST(both_ranks_of_a_captured_message_read_the_others_post)
 {
     struct cecl_post sent = post_of(0, 1), received = post_of(1, 2), theirs;
@@ -111,11 +111,11 @@ TEST(a_full_ring_has_room_when_the_peer_has_come)
     for (int i = 0; i < 4; i++)
         cecl_posts_put(&ranks[0], CECL_SENDER, 1, &mine, &number, &theirs);
     assert_false(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 1));
-    assert_true(cecl_posts_room(&ranks[0], CECL_RECEIVER, 1, 4)); /* a different ring */
+    assert_true(cecl_posts_room(&ranks[0], CECL_RECEIVER, 1, 4)); /* another ring */
     assert_true(cecl_posts_put(&ranks[1], CECL_RECEIVER, 0, &mine, &number, &theirs));
     assert_true(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 1));
     assert_false(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 2));
-    /* the peer may have taken all posts, and as many again */
+    /* The peer may have taken all posts, and as many again. */
     assert_true(cecl_posts_room(&ranks[1], CECL_RECEIVER, 0, 7));
     close_all();
 }
@@ -127,8 +127,6 @@ TEST(rings_are_only_for_so_many_ranks)
     for (int n = 2; n <= 16; n *= 2)
         assert_true(cecl_posts_bytes(n) <= (size_t)2 << 20);
 }
-
-/* ---- two threads */
 
 #define MESSAGES 200000
 

@@ -1,5 +1,4 @@
-/* Rank numbers in messages: a message of a communicator that is being made, translated to its parent's
- * numbers. */
+/* Messages about a communicator that is being made, with its rank numbers translated to the parent's. */
 #include "../with_cmocka.h"
 
 #include "boot/rank_list.h"

@@ -1,6 +1,6 @@
-/* Reductions and sums of rows on the host compared with plain loops. The loops compute each element separately, in the type
- * that reduce.h specifies, and round it with reference_number.h. Results must be equal bit for bit: the
- * reference accumulates in fp32 where the library does, so no tolerance is needed. */
+/* Reductions and sums of rows on the host, compared with plain loops. The loops compute each element separately, in the
+ * type that reduce.h specifies, and round it with reference_number.h. As they accumulate in fp32 where the library
+ * does, results must be equal bit for bit. */
 #include <math.h>
 
 #include "../with_cmocka.h"
@@ -11,8 +11,6 @@
 #define SOURCES 9
 #define ROOM 16384 /* bytes in each buffer */
 #define GUARD 0x5a
-
-/* ---- buffers, and one comparison */
 
 static unsigned char *buffers[SOURCES + 1]; /* the last one is dst */
 
@@ -33,8 +31,7 @@ static int end(void **state)
     return 0;
 }
 
-/* Sources lie `shift` + their index bytes off alignment. In place: dst is source `place`; -1: not in
- * place. */
+/* Source s lies `shift` + s bytes off alignment. place: the source that dst is, in place; -1: not in place. */
 static void reduces_as_the_reference(struct cecl_reduction r, unsigned shift, int place,
                                      uint64_t seed)
 {
@@ -150,8 +147,6 @@ TEST(an_average_of_the_largest_numbers_is_finite)
         }
 }
 
-/* ---- messages, and special values */
-
 TEST(as_many_sources_as_are_promised)
 {
     static const void *src[CECL_REDUCE_SOURCES_MAX];
@@ -189,7 +184,6 @@ TEST(check_refuses_averages_of_integers_and_unknown_numbers)
     }
 }
 
-/* With or without CUDA in the build. */
 TEST(a_gpu_that_is_not_there_is_told_in_words)
 {
     bool bulk = false;
@@ -206,12 +200,9 @@ TEST(a_gpu_that_is_not_there_is_told_in_words)
     assert_true(got == 7);
 }
 
-/* ---- sums of rows (sm/sums.h) */
-
 static struct sums_memory memory;
 
-/* A double holds the product and the sum of two floats so precisely that rounding it gives the right
- * float. */
+/* A double holds the product or sum of two floats so precisely that rounding it gives the right float. */
 static float product_of(const struct cecl_row_sums *s, uint64_t j, float x)
 {
     return s->weights ? (float)((double)s->weights[j] * (double)x) : x;

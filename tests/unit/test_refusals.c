@@ -1,5 +1,5 @@
-/* Every public function is given a wrong argument. Its message begins with the function's name, and says the argument and its
- * value. A function of cecl.h that is missing here fails the test. */
+/* Every public function gets a wrong argument. Its message begins with the function's name, and says the argument and
+ * its value. A function of cecl.h that is missing here fails the test. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl_device.h>
@@ -20,7 +20,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* The message of this thread must be "NAME: ...", and have `words`. */
+/* The message of this thread must be "NAME: ...", and contain `words`. */
 static void check(const char *name, ceclResult_t result, const char *words)
 {
     const char *message = ceclGetLastError(NULL);

@@ -1,6 +1,5 @@
-/* Registered memory with many regions, on a device that only records the calls it receives: what a peer imports,
- * what a call waits for, and the state after an error. Messages go through a
- * queue instead of the mesh. */
+/* Registered memory with many regions, on a device that only records its calls: what a peer imports, what a call waits
+ * for, and the state after an error. Messages go through a queue instead of the mesh. */
 #include <limits.h>
 
 #include "../with_cmocka.h"
@@ -14,11 +13,9 @@
 #define HOME UINT64_C(0x700000000000)
 #define OTHER UINT64_C(0x710000000000)
 #define PIECE UINT64_C(0x100000)
-#define PIECES 100 /* at each home; more than fit in two messages */
+#define PIECES 100 /* at HOME and at OTHER; their announcement takes more than two messages */
 #define MIRROR ((char *)0x500000000000)
 #define PATIENCE_MS 60000
-
-/* ---- a device that moves no data */
 
 static struct fake {
     uint64_t ids[PIECES];             /* ids of the memory at HOME */
@@ -27,16 +24,16 @@ static struct fake {
     uint64_t freed;                   /* with `apart`: the first `freed` pieces are freed */
     int nimported;
     uint64_t broken;       /* address of the region that cannot be imported */
-    size_t opened[PIECES]; /* bytes that each call of region_access opened */
+    size_t opened[PIECES]; /* the bytes that each call of region_access opened */
     int nopened, nclosed, nreserved;
     bool handles;      /* allocations are shared by handles, each in its own window */
-    uint32_t renewed;  /* with `apart`: added to every piece's id, as if all were new */
+    uint32_t renewed;  /* with `apart`: added to each piece's id, as if all were new */
     uint32_t grown;    /* above 0: memory is private, and larger at each look-up */
-    uint64_t unshared; /* if not 0: this piece is its own private allocation */
+    uint64_t unshared; /* if not 0: this piece is a private allocation of its own */
     int refusals;      /* imports to refuse, as CUDA does while memory of a former block is open */
     bool exclusive;    /* refuses an import while former memory at its address is open */
-    bool shares;       /* opens former memory at its address instead */
-    struct opened {    /* for each piece: the former memory that is open, and how often */
+    bool shares;       /* instead, such an import gives the former memory's mapping */
+    struct opened {    /* by piece: the former memory that is open, and how often */
         uint64_t id;
         int count;
         void *addr;
@@ -190,8 +187,6 @@ static const struct cecl_device_ops fake_ops = {.check_pointer = fake_check_poin
                                                 .unreserve = fake_unreserve};
 static struct cecl_device device = {.ops = &fake_ops};
 
-/* ---- messages, through a queue instead of the mesh */
-
 #define QUEUE 16
 
 static struct {
@@ -229,12 +224,12 @@ WRAPPED(ceclResult_t, cecl_mesh_take,
     return ceclSuccess;
 }
 
-/* ---- two ranks: rank 0 (the owner) has memory, rank 1 (the user) imports it */
+/* ---- rank 0 (`owner`) has memory, rank 1 (`user`) imports it */
 
 static struct cecl_registry owner, user;
 static _Atomic uint32_t done; /* number of the user's last call that has ended */
 static _Atomic int asks_left; /* how many more times a wait continues */
-static bool captured;         /* the user's calls are */
+static bool captured;         /* the user's calls are captured */
 
 static bool reached(const void *context, uint32_t target)
 {
@@ -272,8 +267,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The owner makes a call on `count` pieces from `first` on, which announces them. Returns the window's
- * number. */
+/* The owner makes a call on `count` pieces from `first` on, which announces them. Returns the window's number. */
 static uint64_t tell_of(uint64_t home, uint64_t first, uint64_t count)
 {
     void *ptr = (void *)(uintptr_t)(home + first * PIECE);
@@ -290,8 +284,7 @@ static void take_all(void)
         assert_int_equal(cecl_registry_take(&user, &any), ceclSuccess);
 }
 
-/* Returns the window that a registry has opened of the owner's memory, or NULL. Tests that call this open
- * one window. */
+/* Returns the import that a registry has of the owner's memory, or NULL. Tests that use this open one window. */
 static struct cecl_import *import_in(const struct cecl_registry *registry)
 {
     struct cecl_import *found = NULL;
@@ -338,7 +331,7 @@ static ceclResult_t reach(uint64_t number, uint64_t first, uint64_t count)
     return cecl_registry_reach(&user, 0, number, first * PIECE, count * PIECE, &at);
 }
 
-/* The first of several messages was carried out. */
+/* Only the first of several messages was carried out. */
 TEST_BETWEEN(a_call_waits_only_for_the_regions_that_it_touches, set_up, tear_down)
 {
     bool any;
@@ -365,7 +358,7 @@ TEST_BETWEEN(regions_side_by_side_are_opened_at_once, set_up, tear_down)
     assert_ptr_equal(at, MIRROR + 5 * PIECE + 7);
 }
 
-/* The owner may have freed memory that no call here needs. */
+/* The owner may have freed memory that no call of the user needs. */
 TEST_BETWEEN(an_import_that_fails_stays_with_its_window, set_up, tear_down)
 {
     fake.broken = HOME + 7 * PIECE;
@@ -375,8 +368,7 @@ TEST_BETWEEN(an_import_that_fails_stays_with_its_window, set_up, tear_down)
     take_all();
     assert_int_equal(before, broken); /* one window, announced by two messages */
     assert_int_equal(reach(before, 0, 5), ceclSuccess);
-    assert_int_equal(reach(broken, 5, 2),
-                     ceclSuccess); /* these were imported before the broken one */
+    assert_int_equal(reach(broken, 5, 2), ceclSuccess); /* imported before the broken one */
     assert_int_equal(reach(broken, 5, 5), ceclOutOfMemory);
     assert_non_null(strstr(cecl_message(), "memory of rank 0: this region is broken"));
     assert_int_equal(reach(other, 0, 5), ceclSuccess);
@@ -433,7 +425,7 @@ static struct cecl_window *held_window(uint64_t home, uint64_t first, uint64_t c
     return window;
 }
 
-/* A buffer in the window keeps its address, but from then on the memory there belongs to another window. */
+/* A buffer in the window keeps its address, but the memory there now belongs to another window. */
 TEST_BETWEEN(a_window_that_is_named_outlives_its_memory, set_up, tear_down)
 {
     struct cecl_window *window = held_window(HOME, 0, 5);
@@ -463,8 +455,7 @@ TEST_BETWEEN(a_pointer_is_found_again_until_its_window_goes, set_up, tear_down)
     assert_non_null(cecl_registry_find(&owner, (void *)(HOME + PIECE)));
 }
 
-/* A kept plan does not look the window up by number. It holds the import object, which records that its
- * memory was closed. */
+/* A kept plan does not look the window up by number: it holds the import, in which its closing is noted. */
 TEST_BETWEEN(a_kept_plan_learns_that_memory_it_uses_was_closed, set_up, tear_down)
 {
     struct cecl_window *window = held_window(HOME, 0, 5);
@@ -489,7 +480,7 @@ TEST_BETWEEN(a_kept_plan_learns_that_memory_it_uses_was_closed, set_up, tear_dow
     cecl_window_release(window);
 }
 
-/* A call that is being made may use the region that still exists. */
+/* A call that is being made may use the regions that still exist. */
 TEST_BETWEEN(a_window_with_a_live_region_stays, set_up, tear_down)
 {
     tell_of(HOME, 0, 5);
@@ -510,7 +501,7 @@ TEST_BETWEEN(what_is_gone_makes_way_in_its_block, set_up, tear_down)
         take_all();
     }
     fake.freed = 1;
-    owner.looked = 20; /* so that the search does not find the freed window by chance */
+    owner.looked = 20; /* the search must not find the freed window by chance */
     tell_of(HOME, 1, 1);
     assert_true(window->gone);
     cecl_window_release(window);
@@ -528,7 +519,7 @@ TEST_BETWEEN(memory_over_old_regions_is_a_new_window, set_up, tear_down)
     assert_int_equal(reach(young, 2, 6), ceclSuccess);
 }
 
-/* The user drops a window of `count` pieces. */
+/* The owner announces a window of `count` pieces and drops it; the user learns of both. */
 static void drop_one(uint64_t first, uint64_t count)
 {
     tell_of(HOME, first, count);
@@ -550,8 +541,7 @@ TEST_BETWEEN(nobody_asks_for_the_gpus_work_if_nothing_was_dropped, set_up, tear_
     assert_int_equal(fake.nasked, 1);
 }
 
-/* A program that neither synchronizes nor frees, and whose peers allocate and free: each of these windows counts
- * 3 MiB. */
+/* The program neither synchronizes nor frees, while its peers allocate and free: each window counts 3 MiB. */
 TEST_BETWEEN(dropped_memory_is_bounded, set_up, tear_down)
 {
     enum { ROUNDS = 500, BOUND = 256 / 3 + 1 };
@@ -568,8 +558,8 @@ TEST_BETWEEN(dropped_memory_is_bounded, set_up, tear_down)
     assert_int_equal(fake.nbusy, 0);
 }
 
-/* While the driver closes memory, it blocks other threads until the GPU's work has ended. A kernel that waits for the
- * host never ends. */
+/* While the driver closes memory, it blocks other threads until the GPU's work has ended, which is never if a kernel
+ * waits for the host. */
 TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, tear_down)
 {
     enum { ROUNDS = 300, WAITS = 2 }; /* beyond 256 and 516 MiB */
@@ -588,7 +578,7 @@ TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, te
     assert_int_equal(fake.nclosed, ROUNDS);
 }
 
-/* All reachable peers get the message, and the first error is returned. */
+/* All peers that can be reached get the message, and the first error is returned. */
 TEST_BETWEEN(the_first_peer_that_takes_no_message_is_named, set_up, tear_down)
 {
     struct cecl_registry many;
@@ -603,7 +593,7 @@ TEST_BETWEEN(the_first_peer_that_takes_no_message_is_named, set_up, tear_down)
     cecl_registry_close(&many);
 }
 
-/* ---- two communicators of one process: both `user` and `second` have opened the owner's memory */
+/* ---- two communicators of one process: `user` and `second` both open the owner's memory */
 
 static struct cecl_registry second;
 
@@ -622,7 +612,7 @@ static int tear_down_second(void **state)
     return tear_down(state);
 }
 
-/* The owner announces one piece to both, by one communicator each. */
+/* The owner announces one piece to both, once by each communicator. */
 static void tell_both(uint64_t piece)
 {
     const int before = ntaken;
@@ -653,7 +643,7 @@ static ceclResult_t replace_and_reach(uint64_t piece)
     return reach(young, 0, 1);
 }
 
-/* Memory is opened. Both communicators have opened a piece, and then a call of the user needs what the owner has at piece 3 by now. */
+/* Both communicators have opened a piece. Then the owner replaces its memory, and a call of the user needs piece 3. */
 enum soon { NOTHING, GPU_ENDS, CALLS_END };
 
 static void *end_soon(void *what)
@@ -670,7 +660,7 @@ static const struct replacing {
     const char *what;
     uint64_t opened;
     bool exclusive, shares, busy, captured, in_use; /* in_use: by a call of `second` */
-    bool asks_nothing;                              /* whether the GPU has work */
+    bool asks_nothing;                              /* nobody asks whether the GPU has work */
     int refusals;
     enum soon soon;
     int asks_left, timeout_ms; /* 0: enough */
@@ -690,11 +680,11 @@ static const struct replacing {
     {"unless former memory stays in use", 3, true, .in_use = true, .timeout_ms = 300,
      .result = ceclTimeout, .words = "earlier memory of its block is still open here",
      .nclosed = 1},
-    /* To ask would invalidate the capture. */
+    /* The question would invalidate the capture. */
     {"in a captured call", 3, true, .busy = true, .captured = true, .asks_nothing = true,
      .nclosed = 2, .nbusy = 2},
-    /* Only the device's refusal shows that other memory in the same block was freed. It refuses the worker, and the call
-     * before it closes that. */
+    /* The device refuses the import by the worker, and again by the call. Only this shows that other memory in the same
+     * block was freed, which the call then closes. */
     {"after a refusal", 2, .refusals = 2, .nclosed = 2},
     {"after a refusal that concerns another block", 7, .refusals = 3},
 };
@@ -755,7 +745,7 @@ TEST_BETWEEN(memory_that_no_longer_prevents_opening_needs_no_wait, set_up_second
     assert_int_equal(reach(young, 0, 1), ceclSuccess);
 }
 
-/* The plan of this call uses none of the replaced memory: for example, peers pull from it. */
+/* This call's plan uses none of the replaced memory, for example because peers pull from it. */
 TEST_BETWEEN(a_call_that_needs_no_replaced_memory_waits_for_no_work, set_up_second,
              tear_down_second)
 {
@@ -799,7 +789,7 @@ static void take_beside(void)
     ntaken = before;
 }
 
-/* `second` opens memory of the new block between the refusal and its consequences. */
+/* `second` opens memory of the new block after the device's refusal, before the user acts on it. */
 TEST_BETWEEN(a_refusal_closes_nothing_that_was_opened_after_it, set_up_second, tear_down_second)
 {
     tell_of(HOME, 2, 1);
@@ -832,8 +822,8 @@ TEST_BETWEEN(memory_that_another_gpu_has_open_stays, set_up_second, tear_down_se
     second.dev = &device;
 }
 
-/* A call on one communicator has begun, and waits for memory that replaced memory of earlier calls, on the
- * same communicator and on another one. */
+/* A call on `user` has begun, and waits for new memory. That replaces memory which earlier calls used, on `user` and
+ * `second`. */
 TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_second,
              tear_down_second)
 {
@@ -845,7 +835,7 @@ TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_seco
     use(&second, import_in(&second)->number, 0);
     fake.renewed += PIECES;
     const uint64_t young = tell_of(HOME, 3, 1);
-    name(&user, young); /* the new window's message has not been read yet */
+    name(&user, young); /* its message has not been read yet */
     const int64_t begin = cecl_now_ms();
     take_all();
     assert_int_equal(reach(young, 0, 1), ceclSuccess);
@@ -853,7 +843,7 @@ TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_seco
     assert_int_equal(fake.nclosed, 2);
 }
 
-/* Such a call is made after a communicator failed, when its owner no longer takes part. */
+/* Such a call exists after its communicator failed, and its owner takes no more part. */
 TEST_BETWEEN(memory_that_the_call_being_made_names_stays_open, set_up_second, tear_down_second)
 {
     fake.exclusive = true;
@@ -876,7 +866,8 @@ TEST_BETWEEN(private_memory_may_grow_between_two_looks, set_up, tear_down)
     assert_int_equal(nposted, 0);
 }
 
-/* Settles both buffers of a call until no window changes, as describing the call does. Returns how often that took. */
+/* Settles both buffers of a call until no window changes, as describing a call does. Returns how many repetitions that
+ * took. */
 static int rounds_of_a_call(uint64_t send, uint64_t recv)
 {
     uint64_t before;
@@ -890,8 +881,8 @@ static int rounds_of_a_call(uint64_t send, uint64_t recv)
     return rounds;
 }
 
-/* A program may map memory of both kinds into one range of addresses. If the windows of the two kinds replaced each
- * other, a call with a buffer of each kind would never be described. */
+/* A range of addresses may have memory of both kinds. If windows of the two kinds replaced each other, describing a
+ * call with a buffer of each kind would never end. */
 TEST_BETWEEN(a_range_with_private_memory_is_private, set_up, tear_down)
 {
     fake.unshared = 3;
@@ -910,7 +901,7 @@ TEST_BETWEEN(a_buffer_of_both_kinds_is_private, set_up, tear_down)
     assert_int_equal(owner.nown, 1);
 }
 
-/* Private memory that lies where a freed range was says nothing about other memory there. */
+/* Private memory where a freed range was says nothing about other memory there. */
 TEST_BETWEEN(private_memory_over_freed_memory_is_a_window_of_its_own, set_up, tear_down)
 {
     tell_of(HOME, 0, 2);

@@ -1,6 +1,5 @@
-/* What happens to pending work when a communicator fails: its waits end, its memory is freed, and no peer
- * takes its data as valid. Ranks are threads of this process, or child processes if a rank must stop or
- * die. */
+/* Pending work of a communicator that fails: its waits end, its memory is freed, and no peer takes its data as valid.
+ * Ranks are threads of this process, or child processes if a rank must stop or die. */
 #include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
@@ -20,18 +19,16 @@
 
 #define SOON_MS (PROMPT * 1000)
 
-/* ---- ranks as child processes */
-
 struct meeting {
     struct forked_id id;
     _Atomic int joined, done;
 };
 
-/* Joins in a child. Exits if joining fails. */
+/* Joins in a child, which exits if this fails. */
 static ceclComm_t meet(struct meeting *meeting, int rank, char **buffer, size_t bytes)
 {
     ceclComm_t comm;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped rank would outlive its alarm */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* the alarm does not end a stopped rank */
     alarm(200);
     if (ceclCommInitRank(&comm, RANKS, forked_meet(&meeting->id, rank), rank) != ceclSuccess ||
         ceclMemAlloc(comm, (void **)buffer, bytes) != ceclSuccess)
@@ -64,8 +61,7 @@ static void end_children(void)
     }
 }
 
-/* Replaces the host device's function (by the linker, see CMakeLists.txt): one of a thread's batches
- * fails. */
+/* Replaces the host device's function (by the linker, see CMakeLists.txt): a thread's batch number `fail_at` fails. */
 static _Thread_local int batches, fail_at;
 static _Atomic bool lose_batches; /* batches do nothing, on every thread */
 WRAPPED(ceclResult_t, host_copies,
@@ -86,7 +82,7 @@ WRAPPED(ceclResult_t, host_memops,
     return __real_host_memops(dev, work, ops, count);
 }
 
-/* Replaces reads of words in the same way. CUDA may delay reads while the program frees memory. */
+/* Replaces reads of words in the same way: CUDA may delay them while the program frees memory. */
 static _Atomic bool hold_reads, reads_are_held;
 WRAPPED(ceclResult_t, host_words_read,
         (struct cecl_device * dev, const uint32_t *words, size_t count, uint32_t *out))
@@ -99,8 +95,7 @@ WRAPPED(ceclResult_t, host_words_read,
     return __real_host_words_read(dev, words, count, out);
 }
 
-/* Replaces the watchdog's writes to device words in the same way. CUDA may delay such a write while streams
- * wait. */
+/* Replaces the watchdog's writes of device words in the same way: CUDA may delay one while streams wait. */
 static _Atomic bool hold_writes; /* delays rank 0's writes */
 static ceclComm_t holds;
 static const struct cecl_device *holds_on;
@@ -112,16 +107,15 @@ WRAPPED(ceclResult_t, host_words_release,
     return __real_host_words_release(dev, words, count, value);
 }
 
-/* Replaces the host's arithmetic in the same way, to delay a reduction. */
+/* Replaces the host's arithmetic in the same way, to delay reductions. */
 enum hold { NO_HOLD, HOLD_A_WHILE, HOLD_FOREVER };
 static _Atomic enum hold hold;
-static _Atomic int held,
-    held_over; /* number of delayed reductions; number of those that have continued */
+static _Atomic int held, held_over; /* delayed reductions; how many of them have gone on */
 WRAPPED(void, cecl_reduce_host, (const struct cecl_reduction *reduction))
 {
     held += hold != NO_HOLD;
     if (hold != NO_HOLD)
-        usleep(300000); /* meanwhile the main lane gets as far as it can */
+        usleep(300000); /* the main lane gets as far as it can meanwhile */
     if (hold == HOLD_FOREVER)
         raise(SIGSTOP);
     __real_cecl_reduce_host(reduction);
@@ -144,7 +138,7 @@ static void *stop_after(void *argument)
     return NULL;
 }
 
-#define MISSED 4 /* exit code: rank 1 was not stopped, because the watching thread was too late */
+#define MISSED 4 /* exit code: the watching thread was too late to stop rank 1 */
 
 static int stop_deep_inside(void)
 {
@@ -175,7 +169,7 @@ static int stop_deep_inside(void)
 
 static int calm(void **state);
 
-/* A call far beyond half a cycle of flags would look like a call that has not begun. */
+/* If the peer is more than half a cycle of flags inside a call, it must not look as if it had not begun. */
 TEST_BETWEEN(a_peer_that_stops_deep_inside_a_call_is_noticed, NULL, calm)
 {
     int code = MISSED;
@@ -187,7 +181,7 @@ TEST_BETWEEN(a_peer_that_stops_deep_inside_a_call_is_noticed, NULL, calm)
     assert_int_equal(code, 0);
 }
 
-/* Both main lanes have then reached the same phase: only flags of the side lane show which rank is late. */
+/* Both main lanes have reached the same phase: only flags of the side lane show which rank is late. */
 TEST_BETWEEN(a_peer_that_stops_in_its_side_lane_is_noticed, NULL, calm)
 {
     const size_t block = 10 * (size_t)4096;
@@ -221,7 +215,7 @@ static bool hears_of_a_death(ceclComm_t comm, char *buffer)
     return result == ceclRemoteError && strstr(ceclGetLastError(comm), "rank 1 ended unexpectedly");
 }
 
-/* A thread of the program frees memory, which waits for the call; meanwhile the driver blocks all reads of
+/* As if a thread of the program freed memory: that waits for the call, and meanwhile the driver blocks all reads of
  * device memory. */
 TEST_BETWEEN(a_death_is_noticed_while_the_driver_is_held_up, NULL, calm)
 {
@@ -268,7 +262,7 @@ TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
         }
     while (meeting->joined < RANKS)
         usleep(1000);
-    usleep(1200000); /* rank 0 waits by now, and its watchdog has seen it */
+    usleep(1200000); /* by now rank 0 waits, and its watchdog has seen it */
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(kill(children[r], SIGSTOP), 0);
     usleep(5000000);
@@ -281,11 +275,9 @@ TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
     munmap(meeting, sizeof(*meeting));
 }
 
-/* ---- ranks in this process */
-
 static char *buffers[RANKS];
 
-/* In one group no rank waits for another rank's thread, for which a short time limit may not suffice. */
+/* In a group no rank waits for another rank's thread, for which a short time limit might not suffice. */
 static void open_ranks(size_t bytes, const char *timeout_ms)
 {
     setenv("CECL_TIMEOUT_MS", timeout_ms, 1);
@@ -298,7 +290,7 @@ static void close_ranks(void)
     hold_reads = false;
     hold_writes = false;
     for (int r = 0; r < RANKS; r++)
-        (void)ceclCommAbort(comms[r]); /* ended ones are refused */
+        (void)ceclCommAbort(comms[r]); /* refused if ended */
 }
 
 /* Makes rank 0's call fail after its first signals were enqueued. */
@@ -337,8 +329,7 @@ TEST_BETWEEN(a_call_that_fails_in_the_middle_may_be_destroyed, NULL, calm)
     assert_int_equal(ceclCommDestroy(comms[0]), ceclUnhandledCudaError);
 }
 
-/* At the end of a call's stream, both lanes have finished with the buffers. The side lane's own stream may
- * end a little later. */
+/* When the call's stream ends, no lane uses the buffers any more, though the side lane's own stream may end later. */
 TEST_BETWEEN(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind, NULL, calm)
 {
     const size_t block = 10 * (size_t)4096;
@@ -350,7 +341,7 @@ TEST_BETWEEN(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind, NULL, c
     hold = HOLD_A_WHILE;
     batches = 0;
     held = held_over = 0;
-    fail_at = 7; /* after flags, two chunks with flags each, and the reduction of the first chunk */
+    fail_at = 7; /* after flags, two chunks with flags each, and the first chunk's reduction */
     assert_int_equal(
         ceclReduceScatter(buffers[0], buffers[0], block, ceclInt8, ceclSum, comms[0], NULL),
         ceclUnhandledCudaError);
@@ -368,7 +359,7 @@ TEST_BETWEEN(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind, NULL, c
     assert_int_equal(held_over, held);
 }
 
-/* Both ranks gather; rank 0 uses its stream `stream`. */
+/* Both ranks gather; rank 0 uses `stream`. */
 static ceclResult_t gather_on(ceclStream_t stream)
 {
     const ceclResult_t result =
@@ -378,8 +369,8 @@ static ceclResult_t gather_on(ceclStream_t stream)
     return result;
 }
 
-/* The call's first command waits for the previous call, on another stream. No call may look pending
- * afterwards: otherwise the watchdog would blame a peer, and no memory would be freed. */
+/* The call's first command waits for the previous call, on another stream. If a call looked pending afterwards, the
+ * watchdog would blame a peer, and no memory would be freed. */
 TEST_BETWEEN(a_call_that_fails_before_it_begins_leaves_nothing_pending, NULL, calm)
 {
     ceclStream_t other;
@@ -446,7 +437,7 @@ TEST_BETWEEN(flags_are_on_the_host_where_hardware_queues_are_few, NULL, calm)
     }
 }
 
-/* Copies between the GPUs are lost. Such a call would not even begin, so it would have no time limit. */
+/* Copies between the GPUs are lost. No call would ever count as begun, so its time limit would never pass. */
 TEST_BETWEEN(flags_that_do_not_arrive_fail_the_init, NULL, calm)
 {
     lose_batches = true;
@@ -472,7 +463,7 @@ static int phases_told(int holder, int writer, uint32_t first)
     return (int16_t)(uint16_t)((flag >> 16) - (first & 0xffff));
 }
 
-/* Three chunks: rank 0 signals its arrival, gives up, and its released stream runs the remaining signals. */
+/* Three chunks: rank 0 signals its arrival and gives up; its released stream runs the remaining signals. */
 TEST_BETWEEN(a_released_stream_tells_peers_nothing, NULL, calm)
 {
     const size_t block = 3 * (size_t)4096;
@@ -541,7 +532,6 @@ TEST_BETWEEN(a_peer_that_leaves_is_noticed_while_the_driver_is_held_up, NULL, ca
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 1 has left"));
 }
 
-/* The peer has made all calls that are pending here. */
 TEST_BETWEEN(a_peer_that_leaves_in_order_fails_nothing, NULL, calm)
 {
     open_ranks(4096, "0");
@@ -553,7 +543,7 @@ TEST_BETWEEN(a_peer_that_leaves_in_order_fails_nothing, NULL, calm)
     OK(ceclCommDestroy(comms[0]));
 }
 
-/* The watchdog's thread is blocked in the driver. Its memory cannot be freed before it returns. */
+/* The worker is blocked in the driver, and its memory cannot be freed before it returns. */
 TEST_BETWEEN(a_worker_that_the_driver_keeps_does_not_hold_up_an_end, NULL, calm)
 {
     open_ranks(4096, "0");
@@ -569,7 +559,7 @@ TEST_BETWEEN(a_worker_that_the_driver_keeps_does_not_hold_up_an_end, NULL, calm)
                      ceclRemoteError); /* the goodbye has arrived */
 }
 
-/* Simulates a small call's kernel on a GPU: the call has ended, and its output is invalid. A thread that asks, one that
+/* As on a GPU after a small call's kernel gave up: the call has ended, with invalid output. Who asks for errors, who
  * finalizes, and the watchdog hear of it. */
 TEST_BETWEEN(all_hear_of_a_kernel_that_gave_up_and_on_whom, NULL, calm)
 {
@@ -596,7 +586,7 @@ TEST_BETWEEN(all_hear_of_a_kernel_that_gave_up_and_on_whom, NULL, calm)
     }
 }
 
-/* A peer that gave up may have ended this rank's calls by wrong flags. It sent its reason before. */
+/* A peer that gave up may have ended this rank's calls by wrong flags, but has sent its reason before. */
 TEST_BETWEEN(finalize_hears_of_a_peer_that_gave_up, NULL, calm)
 {
     open_ranks(4096, "5000");
@@ -606,7 +596,7 @@ TEST_BETWEEN(finalize_hears_of_a_peer_that_gave_up, NULL, calm)
     assert_int_equal(ceclCommFinalize(comms[0]), ceclRemoteError);
 }
 
-/* A rank's own work that never ends does not affect its peers. */
+/* Work of a rank that never ends does not affect its peers. */
 TEST_BETWEEN(destroy_beside_work_without_end_fails_nobody_else, NULL, calm)
 {
     static uint32_t never; /* the stream waits for it for ever */
@@ -678,7 +668,7 @@ TEST_BETWEEN(a_destroyed_handle_is_refused, NULL, calm)
     assert_int_equal(ceclCommAbort(comms[1]), ceclInvalidArgument);
     assert_int_equal(ceclCommCount(comms[1], &count), ceclInvalidArgument);
     assert_non_null(strstr(ceclGetLastError(NULL), "destroyed before?"));
-    for (int i = 0; i < 70; i++) { /* the memory of the handle serves others meanwhile */
+    for (int i = 0; i < 70; i++) { /* the handle's memory serves others meanwhile */
         ceclComm_t alone;
         OK(ceclCommInitAll(&alone, 1, NULL));
         OK(ceclCommDestroy(alone));

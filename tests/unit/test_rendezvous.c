@@ -1,5 +1,5 @@
-/* The pool where one rank is refused memory: a smaller growth, and an error. Ranks are threads on the host device. (The
- * exhaustion suite refuses all other requests of a growth.) */
+/* The pool when one rank is refused memory: a smaller growth, or an error. Ranks are threads on the host device.
+ * (tests/exhaust refuses all other requests of a growth.) */
 #include "../with_cmocka.h"
 
 #include <pthread.h>
@@ -11,8 +11,7 @@
 #include "comm/comm.h"
 #include "util/clock.h"
 
-/* ---- a device that refuses this thread: these functions replace the host device's own (by the linker, see
- * CMakeLists.txt) */
+/* ---- refusals to this thread: these functions replace the host device's own (by the linker, see CMakeLists.txt) */
 
 static _Thread_local struct {
     size_t create_above; /* refuse memory of more bytes; 0: refuse none */
@@ -44,8 +43,6 @@ WRAPPED(void *, realloc, (void *memory, size_t bytes))
 {
     return refuse.grows_no_list ? NULL : __real_realloc(memory, bytes);
 }
-
-/* ---- ranks */
 
 struct rank {
     pthread_t thread;
@@ -83,7 +80,6 @@ static void *allocate(void *argument)
     return NULL;
 }
 
-/* The pool's free bytes plus `more`. */
 static size_t more_than_is_left(size_t bytes)
 {
     ceclPoolStats_t stats;
@@ -91,7 +87,7 @@ static size_t more_than_is_left(size_t bytes)
     return (size_t)(stats.mappedBytes - stats.usedBytes) + bytes;
 }
 
-/* All ranks allocate; one of them is refused what its struct names. */
+/* All ranks allocate; one of them is refused what its struct says. */
 static void allocate_on_all(size_t bytes)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -104,8 +100,7 @@ static void allocate_on_all(size_t bytes)
     ranks[1].create_above = 0;
 }
 
-/* The pool grows by more than requested if all ranks have room for it, and otherwise by the requested
- * size. */
+/* The pool grows by more than requested if all ranks have room for that, and otherwise by the requested size. */
 TEST_BETWEEN(growth_that_one_rank_has_no_room_for_is_tried_smaller, open_ranks, close_all)
 {
     ceclPoolStats_t before, after;
@@ -121,7 +116,7 @@ TEST_BETWEEN(growth_that_one_rank_has_no_room_for_is_tried_smaller, open_ranks, 
     }
 }
 
-/* Its number may then be another file. */
+/* Its descriptor may then be another file. */
 TEST_BETWEEN(memory_of_a_rank_of_this_process_that_gave_up_is_not_used, open_ranks, abort_ranks)
 {
     gives_up = true;

@@ -115,7 +115,7 @@ static int make_and_destroy(void)
     return ceclCommInitAll(&comm, 1, NULL) != ceclSuccess || ceclCommDestroy(comm) != ceclSuccess;
 }
 
-/* The text that a process with two communicators writes to stderr. */
+/* What a process with two communicators writes to stderr. */
 static void warnings_of(const char *name, const char *value, char *said, size_t room)
 {
     int ends[2];
@@ -162,8 +162,8 @@ TEST(settings_and_empty_variables_are_not_warned_of)
     assert_string_equal(said, "");
 }
 
-/* A communicator is not made with a bad value of any setting that it reads. Last, because the process then
- * has looked for unknown variables. */
+/* No communicator is made with a bad value of a setting. Last, because after it the process has looked for unknown
+ * variables. */
 TEST(init_names_a_bad_value)
 {
     static const enum cecl_setting_id ids[] = {

@@ -1,4 +1,4 @@
-/* How explanations describe calls of ranks that share a GPU. The host device simulates such a GPU. */
+/* Explanations of calls of ranks that share a GPU, which the host device pretends. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>

@@ -1,6 +1,6 @@
 /* Small collectives on the host (sm/small.h): ranks run ahead of each other, epochs wrap around, lines are renewed, a
- * meeting carries out all its parts, and waits end. Ranks are threads of this program, and slots are in its memory.
- * (tests/multi/test_collectives.c makes random small calls of every type, operation and alignment.) */
+ * meeting carries out all its parts, and waits end. Ranks are threads, and slots are in the program's memory.
+ * (tests/multi/test_collectives.c makes random small calls.) */
 #include "../share.h"
 #include "../with_cmocka.h"
 
@@ -15,7 +15,7 @@
 #define MOST CECL_SMALL_RANKS_MAX
 #define SLOT ((size_t)4096)
 #define ROOM (MOST * SLOT)
-#define LONG_NS UINT64_C(100000000000) /* time limit of waits that must not reach it */
+#define LONG_NS UINT64_C(100000000000) /* for waits that must not reach it */
 #define SOON_MS 45000                  /* far above measured times, far below LONG_NS */
 
 #define NUMBER 5u /* of the call among those that number themselves */
@@ -25,8 +25,8 @@ struct rank {
     int number;
     unsigned char *send, *recv;
     _Atomic uint32_t end, late, done, count;
-    _Atomic uint32_t row[MOST];  /* peers signal here */
-    _Atomic uint64_t told[MOST]; /* where calls that number themselves say how far they are */
+    _Atomic uint32_t row[MOST];  /* signalled by peers */
+    _Atomic uint64_t told[MOST]; /* how far calls are that number themselves */
     char failure[256];
 };
 
@@ -34,10 +34,10 @@ static int n;
 static unsigned char *slots[MOST];
 static struct rank ranks[MOST];
 static uint32_t epoch;    /* number of the next call */
-static size_t calls[512]; /* all-gathers of so many bytes */
+static size_t calls[512]; /* their sizes; all are all-gathers */
 static uint32_t ncalls;
 static bool is_counted; /* calls number themselves, as captured calls do */
-static bool delays;     /* ranks pause at times, so that others run ahead */
+static bool delays;     /* ranks pause at times, which lets others run ahead */
 
 static void *must_alloc(size_t bytes)
 {
@@ -59,7 +59,6 @@ static void open_ranks(int count)
     }
 }
 
-/* Returns the number of the next call. */
 static void set_epoch(uint32_t next)
 {
     epoch = next;
@@ -85,8 +84,6 @@ static unsigned char byte_of(uint32_t at, int sender, size_t i)
                            9);
 }
 
-/* ---- a rank's part of a call */
-
 static struct cecl_meeting meeting_of(struct rank *me, uint32_t at)
 {
     return (struct cecl_meeting){.does = CECL_MEET_DONE | (is_counted ? 0 : CECL_MEET_SIGNAL_FIRST),
@@ -101,7 +98,7 @@ static struct cecl_meeting meeting_of(struct rank *me, uint32_t at)
                                  .done_value = at + 1};
 }
 
-/* Describes a rank's call, with its input filled in. */
+/* A rank's call, with its input filled in. */
 static struct cecl_small small_of(struct rank *me, size_t bytes, uint32_t at)
 {
     struct cecl_small small = {.kind = CECL_SMALL_ALL_GATHER,
@@ -200,8 +197,6 @@ static void add_call(size_t bytes)
         run_calls();
 }
 
-/* ---- tests */
-
 TEST_BETWEEN(ranks_may_run_ahead_of_each_other, NULL, close_ranks)
 {
     static const int counts[] = {2, 3, 5, 8, 16};
@@ -228,7 +223,7 @@ TEST_BETWEEN(a_rank_that_is_always_late_is_waited_for, NULL, close_ranks)
         for (int r = 0; r < n; r++)
             if (r != turn % n)
                 assert_int_equal(pthread_create(&ranks[r].thread, NULL, live, &ranks[r]), 0);
-        usleep(3000); /* long enough for naps to reach their full length */
+        usleep(3000); /* long enough for naps of the full length */
         for (int r = 0; r < n; r++)
             if (r != turn % n)
                 assert_int_not_equal(ranks[r].done, epoch + 1);
@@ -248,7 +243,7 @@ static void slots_set(int byte)
         memset(slots[r], byte, (size_t)cecl_small_slots_bytes(n, SLOT));
 }
 
-/* The epochs include 0, the value of zeroed slots. The slots hold other bytes by then. */
+/* The epochs include 0, the value of zeroed slots, but by then the slots hold other bytes. */
 TEST_BETWEEN(epochs_may_wrap_around, NULL, close_ranks)
 {
     open_ranks(3);
@@ -266,7 +261,7 @@ TEST_BETWEEN(all_lines_are_renewed_by_and_by, NULL, close_ranks)
     open_ranks(2);
     slots_set(0x55);
     const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
-    const size_t rows = 2 * half / CECL_SMALL_ROW; /* rows of both halves */
+    const size_t rows = 2 * half / CECL_SMALL_ROW;
     for (size_t c = 0; c < rows; c++)
         add_call(16);
     run_calls();
@@ -306,7 +301,7 @@ TEST_BETWEEN(a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch, NULL, close_r
     memset(block, 0, sizeof(block));
     for (size_t i = 0; i < 3000; i++)
         block[i] = byte_of(7, 1, i);
-    /* in rank 0's memory: the odd half starts behind the even half's slots; rank 1's slot is its second */
+    /* In rank 0's memory the odd half follows the even half's slots, and rank 1's slot is the second one. */
     const unsigned char *slot = slots[0] + 3 * 2 * SLOT;
     for (size_t group = 0; group < 2; group++)
         for (size_t share = 0; share < 32; share++)
@@ -322,7 +317,7 @@ TEST_BETWEEN(a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch, NULL, close_r
             }
 }
 
-/* ---- waits that end. Rank 0 never comes, in all tests but one. */
+/* ---- waits that end. In all tests but one rank 0 never comes. */
 
 static uint64_t timeout_ns;
 
@@ -345,7 +340,6 @@ static void begin_to_wait(uint64_t bound_ns)
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, wait_in_vain, &ranks[r]), 0);
 }
 
-/* All waits end, and soon. */
 static void waits_ended(int64_t since_ms)
 {
     for (int r = 1; r < n; r++)
@@ -377,7 +371,7 @@ TEST_BETWEEN(a_wait_ends_by_its_bound_and_sets_late, NULL, close_ranks)
     peers_hear_that_ranks_began();
 }
 
-/* Whether ranks 0 and 1 tell that rank 2 is missing. Each of them must come within the other's time limit. */
+/* Whether ranks 0 and 1 report that rank 2 is missing. Each must come within the other's time limit. */
 static bool all_tell_who_is_missing_within(uint64_t limit_ns)
 {
     const int missing = 2;

@@ -1,4 +1,4 @@
-/* Splits and shrinks among ranks that are threads of one process, on the host device. */
+/* Splits and shrinks of ranks that are threads of one process, on the host device. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -23,7 +23,7 @@ struct member {
             return; \
     } while (0)
 
-/* Collectives among the members of `child` are right. They are the parent's ranks first, first + step, ... */
+/* Collectives on `child` are right. Its members are the parent's ranks first, first + step, ... */
 static void use(struct member *me, ceclComm_t child, int first, int step)
 {
     int n = 0, members[RANKS];
@@ -89,15 +89,14 @@ TEST(threads_split_and_shrink)
     }
 }
 
-/* One thread cannot wait for itself: the message names the solution. */
+/* One thread cannot wait for itself: the message says what to do. */
 TEST(one_thread_that_has_all_ranks_is_told_why_it_waited)
 {
     ceclComm_t comms[2], child = (ceclComm_t)8;
     setenv("CECL_DEBUG", "none", 1);
     setenv("CECL_TIMEOUT_MS", "200", 1);
     setenv("CECL_INIT_TIMEOUT_MS", "2000", 1);
-    ceclResult_t made =
-        ceclTimeout; /* the limit holds for this, too, and a machine may stand still */
+    ceclResult_t made = ceclTimeout; /* the machine may stand still that long */
     for (int tries = 0; tries < 5 && made != ceclSuccess; tries++)
         made = ceclCommInitAll(comms, 2, NULL);
     assert_int_equal(made, ceclSuccess);

@@ -1,6 +1,5 @@
-/* Calls by splits on the device: their effect on other calls, and when they fail. After a reduce-scatter,
- * which ends on a rank while peers still reduce out of its staging, neither call disturbs the other. Rows
- * that do not fit fail a rank only after its call has ended. */
+/* Calls by splits on the device. After a reduce-scatter, which ends on a rank while peers still reduce out of its
+ * staging, neither call disturbs the other. If rows do not fit, the rank fails only after its call has ended. */
 #include "../with_cmocka.h"
 
 #include "comm/comm.h"
@@ -11,7 +10,6 @@
 #define ROUNDS 20
 #include "comms.h"
 
-/* A rank's symmetric memory. */
 static struct memory {
     float input[RANKS * COUNT], output[COUNT];
     uint64_t splits[RANKS], received[2 * RANKS];
@@ -30,7 +28,7 @@ static int open_with_memory(void **state)
     return 0;
 }
 
-/* The program may write the host device's memory directly. */
+/* Programs may write the host device's memory. */
 static void fill(int rank, int round)
 {
     struct memory *mine = memory[rank];
@@ -84,7 +82,7 @@ static ceclResult_t error_of(int rank)
     return error;
 }
 
-/* Writes what rank 0's kernels write when they find rows that do not fit; `what` is written last. */
+/* Writes what rank 0's kernels write when they find rows that do not fit, `what` last. */
 static void find_trouble(void)
 {
     struct cecl_splits_trouble *told = comms[0]->engine.flags.trouble;
@@ -93,8 +91,8 @@ static void find_trouble(void)
     atomic_store((_Atomic uint32_t *)&told->what, CECL_SPLITS_SEND);
 }
 
-/* Rank 0's kernel has found rows that do not fit, while a peer has not reached its own kernel. If rank 0
- * failed now, the peer would learn of it and move no rows. */
+/* Rank 0's kernel has found rows that do not fit, and a peer has not reached its own kernel. If rank 0 failed now, the
+ * peer would learn of it and move no rows. */
 TEST_BETWEEN(rows_that_do_not_fit_are_told_once_the_call_has_ended, open_all, abort_all)
 {
     for (int r = 0; r < RANKS - 1; r++)
@@ -107,7 +105,7 @@ TEST_BETWEEN(rows_that_do_not_fit_are_told_once_the_call_has_ended, open_all, ab
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 2"));
 }
 
-/* The same, if the rank first learns of a peer's end. */
+/* The same if the rank first learns of a peer's end. */
 TEST_BETWEEN(a_peers_end_does_not_hide_rows_that_do_not_fit, open_all, abort_all)
 {
     OK(ceclBarrier(comms[0], NULL));

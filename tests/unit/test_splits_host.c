@@ -1,6 +1,5 @@
-/* Calls by splits on the device, on the host (sm/splits.h): random splits between 2 to 8 ranks give
- * the same result as a plain model, with and without experts, and all ranks name the same rows that do
- * not fit. */
+/* Calls by splits on the device, carried out on the host (sm/splits.h): random splits among 2 to 8 ranks, with and
+ * without experts, give the same result as a plain model, and all ranks name the same rows that do not fit. */
 #include "../share.h"
 #include "../splits_model.h"
 
@@ -102,7 +101,7 @@ TEST(no_rows_move_between_ranks_with_other_sizes)
     model_odd_line(&model, memory, cecl_splits_host, no_meeting);
 }
 
-/* A peer's words are not trusted: a rank does not write rows of a recvbuff outside of the peer's slice. */
+/* A peer's words are not trusted: a rank writes no rows outside of the peer's slice. */
 TEST(a_place_outside_of_a_slice_is_not_written)
 {
     uint64_t x = 9;

@@ -1,7 +1,6 @@
-/* PyTorch's all_to_all_vdev, all_to_all_vdev_2d and all_to_all_vdev_2d_offset as PyTorch's documentation
- * defines them, by ceclAlltoAllvDevice, ceclDispatch and ceclCombine. The tables list each rank's input
- * rows and the rows that it must receive. Rows are letters: rank 0's blocks are a, b, c, ... and rank 1's
- * are A, B, C, ... */
+/* ceclAlltoAllvDevice, ceclDispatch and ceclCombine do what PyTorch documents for all_to_all_vdev, all_to_all_vdev_2d
+ * and all_to_all_vdev_2d_offset. The tables list each rank's input rows, and the rows that it must receive. A letter is
+ * a row: rank 0's blocks are a, b, c, ..., rank 1's are A, B, C, ... */
 #include "../with_cmocka.h"
 
 #define RANKS 2
@@ -17,8 +16,7 @@ struct definition {
     const char *name;
     enum op op;
     size_t experts, align;
-    /* of each rank: in_splits, or in_splits_offsets as two rows; its input; the expected out_splits_offsets
-     * and output */
+    /* By rank: in_splits, or in_splits_offsets as two rows; input; expected out_splits_offsets; expected output. */
     uint64_t splits[RANKS][2 * BLOCKS];
     const char *input[RANKS];
     uint64_t out[RANKS][2 * BLOCKS];

@@ -1,6 +1,5 @@
-/* A repeated collective is a look-up and a few calls to the device, without an allocation or a new plan.
- * Two ranks are threads on the host device. This program wraps the allocator. Sanitizers also wrap it, so
- * this program skips itself under them. */
+/* A repeated collective is a look-up and a few calls to the device, without an allocation or a new plan. Two ranks are
+ * threads on the host device. The program wraps the allocator, as sanitizers do; so it is skipped under them. */
 #include "../with_cmocka.h"
 #include <pthread.h>
 
@@ -63,7 +62,6 @@ static bool put(struct worker *me, const int *buffer, int *got, ceclStream_t str
            ceclGet(got, 1, ceclInt32, peer, me->window, 0, me->comm, stream);
 }
 
-/* Two calls, two calls in a group, two messages, and one-sided calls. */
 static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclStream_t stream)
 {
     int *mine = buffer + me->comm->rank * COUNT;
@@ -74,7 +72,7 @@ static bool call_all(struct worker *me, int *buffer, int *out, int *more, ceclSt
            exchange(me, buffer, out, stream) || put(me, buffer, out, stream);
 }
 
-/* Holds the stream until `gate` is opened, so that its queue holds every call made meanwhile. */
+/* Holds the stream until `gate` opens, so its queue holds every call made meanwhile. */
 static bool hold(struct worker *me, uint32_t *gate, ceclStream_t stream)
 {
     const struct cecl_memop wait = {gate, 1, CECL_MEMOP_WAIT};
@@ -98,7 +96,7 @@ static void *repeat_calls(void *argument)
                  ceclMemAlloc(me->comm, (void **)&inbox, COUNT * sizeof(int)) ||
                  ceclWindowShare(me->comm, inbox, COUNT * sizeof(int), &me->window) ||
                  ceclStreamCreate(me->comm, &stream) || hold(me, &gate, stream);
-    /* The whole first round is enqueued before any of it runs, so that queues never get longer later. */
+    /* The whole first round is enqueued before any of it runs, so queues never get longer later. */
     for (int round = 0; round < 4 && !me->failed; round++) {
         const unsigned long before = allocations;
         const uint64_t plans = me->comm->launcher->plans_made;
@@ -108,7 +106,7 @@ static void *repeat_calls(void *argument)
                          (i % 20 == 19 && (round > 0 || i == 199) &&
                           ceclStreamSynchronize(me->comm, stream));
         }
-        me->allocations = allocations - before; /* allocations of the last round are kept */
+        me->allocations = allocations - before; /* those of the last round stay */
         me->plans = me->comm->launcher->plans_made - plans;
     }
     me->failed = ceclStreamDestroy(me->comm, stream) || me->failed;
@@ -117,8 +115,8 @@ static void *repeat_calls(void *argument)
 
 #define PLANS 3 /* of each rank */
 
-/* A call has a plan for each order in which ranks can come. Here all ranks wait for each other, for up to 1 s,
- * so that each call has one plan. */
+/* A call has a plan for each order in which ranks can come. Here all ranks wait for each other, for up to 1 s, so each
+ * call has one plan. */
 static void wait_for_late_ranks(void)
 {
     static const char text[] = "cecl-tuning 1\nlate.wait_ns * any 1000000000\n";
@@ -158,7 +156,7 @@ static bool all_come_in_time(void)
     return in_time;
 }
 
-/* The machine may stand still for longer than ranks wait. */
+/* The machine may stand still for longer than ranks wait, so this is tried several times. */
 static void repeat_on_all_ranks(void)
 {
     bool in_time = false;

@@ -1,5 +1,5 @@
-/* What one process with several ranks finds: threads of the library, and joins that are refused. Calls of ranks that are
- * threads: tests/fuzz/fuzz_api.c. */
+/* Several ranks in one process: the library's threads, and joins that are refused. tests/fuzz/fuzz_api.c has calls of
+ * ranks that are threads. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -28,7 +28,7 @@ TEST(threads_of_the_library_have_names)
     assert_int_equal(ceclCommDestroy(comm), ceclSuccess);
 }
 
-/* With or without a GPU, the call fails: two ranks cannot both use GPU 0. */
+/* With or without a GPU the call fails: two ranks cannot both use GPU 0. */
 TEST(cuda_without_a_gpu_for_each_rank_is_refused)
 {
     ceclComm_t comms[2] = {NULL, NULL};
@@ -41,8 +41,6 @@ TEST(cuda_without_a_gpu_for_each_rank_is_refused)
     assert_null(comms[0]);
     setenv("CECL_DEVICE", "host", 1);
 }
-
-/* ---- tasks of a group, each on a thread of its own */
 
 #define TASKS 4
 

@@ -21,8 +21,6 @@ static uint64_t value_of(const struct cecl_tuning_file *file, enum cecl_threshol
     return cecl_tuning_get(&tuning, which);
 }
 
-/* ---- the built-in table */
-
 TEST(every_threshold_has_a_value_everywhere)
 {
     for (int t = 0; t < CECL_TUNE_COUNT; t++)
@@ -53,7 +51,7 @@ TEST(every_row_has_words)
         assert_true(strlen(cecl_tuning_rows[i].evidence) > 10);
 }
 
-/* The rows of one threshold must be contiguous, because they are read as one list. */
+/* They are read as one list. */
 TEST(rows_of_a_threshold_stand_together_in_order)
 {
     for (size_t i = 1; i < cecl_tuning_nrows; i++)
@@ -80,8 +78,6 @@ TEST(unequal_values_have_unequal_hashes)
     b.value[CECL_TUNE_COUNT - 1]++;
     assert_true(cecl_tuning_hash(&a, 1) != cecl_tuning_hash(&b, 1));
 }
-
-/* ---- good files */
 
 TEST(a_files_row_comes_before_the_built_in_ones)
 {
@@ -119,8 +115,6 @@ TEST(ranks_and_values_up_to_their_limits_are_read)
     assert_int_equal(value_of(&file, sms, CECL_TUNING_HOST, 1024), 6);
     cecl_tuning_forget(&file);
 }
-
-/* ---- bad files */
 
 TEST(bad_lines_are_refused_with_their_number)
 {
@@ -179,7 +173,7 @@ TEST(a_file_that_is_not_there_is_refused)
     assert_non_null(strstr(cecl_message(), "CECL_TUNING=/: "));
 }
 
-/* /proc/kmsg and the like may be files of endless bytes, too. */
+/* /proc/kmsg and similar files may have endless bytes. */
 TEST(a_file_of_too_many_bytes_is_refused)
 {
     char path[] = "/tmp/cecl_tuning_XXXXXX";
@@ -192,7 +186,7 @@ TEST(a_file_of_too_many_bytes_is_refused)
     unlink(path);
 }
 
-/* Opening a pipe would wait for somebody who writes to it. */
+/* To open a pipe would wait for a writer. */
 TEST(pipes_and_devices_are_refused)
 {
     char path[] = "/tmp/cecl_tuning_XXXXXX";

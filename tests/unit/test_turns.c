@@ -1,5 +1,5 @@
-/* The words of captured calls, without calls: what the watchdog reads from them, and how waits end after a
- * failure. One rank's view, with all ranks' words in this program's memory. */
+/* The words of captured calls, without calls: what the watchdog reads from them, and how waits end after a failure.
+ * This is one rank's view; all ranks' words are in this program's memory. */
 #include "host_fixture.h"
 
 #include "comm/progress.h"
@@ -45,7 +45,7 @@ static void signal_phase(int rank, uint32_t j, uint32_t n)
     *word_of(rank) = cecl_turns_word(j, n, 1);
 }
 
-/* Checks that of all ranks only `rank` is late; -1: none. */
+/* Checks that only `rank` is late; -1: no rank is. */
 static void expect_late(int rank)
 {
     struct cecl_rank_set late = {{0}};
@@ -82,7 +82,7 @@ TEST_BETWEEN(the_sum_changes_with_each_signal, open_words, close_words)
         }
 }
 
-/* n: also more phases than the cycle has values */
+/* Some calls have more phases than the cycle has values. */
 TEST_BETWEEN(a_call_runs_between_its_first_phase_and_its_last, open_words, close_words)
 {
     static const uint32_t counts[] = {3, 4, 20, 65535, 65536, 65537, 200000};
@@ -119,7 +119,7 @@ TEST_BETWEEN(a_look_tells_whether_a_phase_was_signalled_since_the_last, open_wor
     assert_false(cecl_turns_go_on(&flags));
 }
 
-/* The next call here may wait for this peer, and shows nothing until then (comm/look.c asks the driver). */
+/* This rank's next call may wait for the peer, but shows nothing until then (comm/look.c asks the driver). */
 TEST_BETWEEN(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here, open_words,
              close_words)
 {
@@ -134,8 +134,8 @@ TEST_BETWEEN(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here
     assert_true(cecl_turns_go_on(&flags));
 }
 
-/* Waits of this rank for all phases of a call of the longest cycle of bits. The peers are in another call, or their
- * waits for that were ended. */
+/* This rank waits for all phases of a call with the longest cycle of bits. The peers are in another call, or have given
+ * up their waits for this one. */
 TEST_BETWEEN(a_release_ends_each_wait_for_a_peer, open_words, close_words)
 {
     ceclStream_t stream = new_stream();

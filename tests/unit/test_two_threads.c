@@ -1,5 +1,5 @@
-/* Two threads make calls on one communicator at once, which cecl.h forbids: the second call is refused with
- * a message that names the problem, and nothing else is disturbed. */
+/* Two threads call on one communicator at once, which cecl.h forbids. The second call is refused with a message that
+ * names the problem, and nothing else is disturbed. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -19,7 +19,7 @@ static int open_quietly(void **state)
     return open_all(state);
 }
 
-/* ---- a thread that stays inside a call of rank 0 until rank 1 makes the call, too */
+/* ---- a thread that stays inside rank 0's call until rank 1 makes the call, too */
 
 static ceclResult_t exchange(int rank)
 {
@@ -46,7 +46,7 @@ static ceclResult_t explain(ceclComm_t comm)
     return ceclExplain(ceclOpAllGather, in[0], out[0], COUNT, ceclInt32, comm, &explanation);
 }
 
-/* In a thread of its own: the test's thread may have begun a group, in which ceclExplain is refused. */
+/* Runs in its own thread: the test's thread may have begun a group, in which ceclExplain is refused. */
 static void *await_thread_inside(void *unused)
 {
     for (int tries = 0; explain(comms[0]) == ceclSuccess && tries < 10000; tries++)
@@ -75,7 +75,7 @@ static void end_exchange(pthread_t thread, const ceclResult_t *result)
     }
 }
 
-/* The call is refused beside that of the other thread; `name` is what the message calls it. */
+/* The call is refused because another thread is inside a call. name: what the message calls the refused call. */
 static void expect_refused(ceclResult_t result, const char *name)
 {
     char whole[256];
@@ -140,7 +140,7 @@ TEST_BETWEEN(the_end_of_a_group_beside_another_call_is_refused, open_quietly, cl
     ceclResult_t result;
     for (int explains = 0; explains < 2; explains++) {
         OK(ceclGroupStart());
-        for (int r = explains ? RANKS - 1 : 0; r < RANKS; r++) /* `explains`: on one communicator */
+        for (int r = explains ? RANKS - 1 : 0; r < RANKS; r++) /* explains: on one communicator */
             OK(ceclAllGather(mine, all[r], COUNT, ceclInt32, comms[explains ? 0 : r], NULL));
         OK(ceclSend(mine, COUNT, ceclInt32, 1, comms[0], NULL));
         const pthread_t thread = begin_exchange(&result);
@@ -151,8 +151,6 @@ TEST_BETWEEN(the_end_of_a_group_beside_another_call_is_refused, open_quietly, cl
         end_exchange(thread, &result);
     }
 }
-
-/* ---- what is allowed beside a call, and after it */
 
 TEST_BETWEEN(questions_and_a_revocation_are_answered_beside_a_call, open_quietly, NULL)
 {
@@ -191,7 +189,7 @@ TEST_BETWEEN(threads_may_make_calls_one_after_the_other, open_quietly, close_all
     }
 }
 
-/* A refused call has left the communicator, too. */
+/* A refused call does not count as inside the communicator, either. */
 TEST_BETWEEN(a_refused_call_does_not_stay_inside, open_quietly, close_all)
 {
     int mine[COUNT] = {0};
@@ -206,8 +204,6 @@ TEST_BETWEEN(a_refused_call_does_not_stay_inside, open_quietly, close_all)
     }
     assert_null(gather_for_all_ranks(NULL));
 }
-
-/* ---- two threads that ignore the rule */
 
 #define ROUNDS 2000
 #define MESSAGES 5 /* in each group */

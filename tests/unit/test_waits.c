@@ -1,5 +1,4 @@
-/* Which rank each rank waits for: the watchdog finds the rank at the end of a chain, and old messages
- * excuse no rank. */
+/* Which rank each rank waits for: the watchdog finds the rank at the end of a chain, and old messages excuse no rank. */
 #include "../with_cmocka.h"
 
 #include "boot/rank_list.h"
@@ -24,7 +23,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* `first` and the `more` ranks after it; -1: no rank. */
+/* `first` and the `more` ranks after it; first = -1: no rank. */
 static struct cecl_rank_set list(int first, int more)
 {
     struct cecl_rank_set some = {{0}};
@@ -39,7 +38,7 @@ static void tells(int rank, int first, int more, int64_t when)
     cecl_waits_tell(&ranks[rank], &some, when);
 }
 
-/* One check by the watchdog, whose parts find these late ranks one after the other. */
+/* One look of the watchdog, whose parts find these late ranks one after the other. */
 static void looks(int rank, int one, int other, int64_t when)
 {
     const struct cecl_rank_set first = list(one, 0), second = list(other, 0);
