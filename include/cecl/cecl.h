@@ -17,45 +17,45 @@
  *   rank         one participant of a communicator: a process, or a thread of one. On GPUs each
  *                rank has a GPU of its own.
  *   peer         another rank of the same communicator.
- *   host device  what ranks run on without GPUs. It carries out the same plans, with threads and
- *                shared memory. Its memory is ordinary memory: the program can read and write what
- *                ceclMemAlloc gives, and calls take any memory of the process. It needs /proc. Its
- *                streams compute in the default floating-point environment.
+ *   host device  what ranks run on without GPUs: threads and shared memory carry out the same copies
+ *                and reductions. Its memory is ordinary memory: the program can read and write what
+ *                ceclMemAlloc gives, and calls take any memory of the process. The host device needs
+ *                /proc. Its streams compute in the default floating-point environment.
  *   collective   every rank of the communicator must make the call, and all ranks must make their
  *                collective calls on it in the same order.
  *   local        the peers need not make the call. If the call waits for peers or tells them
  *                something, its text says so.
- *   blocking     the calling host thread waits. A call that is not said to block only enqueues work
- *                or reads a value.
+ *   blocking     the calling host thread waits. All other calls only enqueue work or read a value.
  *   symmetric    memory that every rank has at the same offset of its pool (ceclMemAlloc), so a
  *                rank can compute its address at a peer.
  *   registered   other memory of the program that peers have opened (see Buffers).
  *   private      memory that peers cannot open (see Buffers).
- *   block        the data that one rank sends to one rank. What it sends to itself is its own
- *                block.
+ *   block        the data that one rank sends to one rank. A rank's own block is what it sends to
+ *                itself.
  *   staging      symmetric memory of the communicator, through which some calls pass blocks.
  *   chunk        a part of a block that is sent in one go.
  *   in place     the rank's own block already lies where the result needs it.
- *   zero SM      the call uses no streaming multiprocessor (SM), but only copy engines and stream
- *                memory operations.
+ *   zero SM      the call uses only copy engines and stream memory operations, and no streaming
+ *                multiprocessor (SM).
  *
  * Errors: every call returns a ceclResult_t, except the two that return strings. A call that is
  * refused has enqueued nothing and changed nothing, unless its text says otherwise.
  * ceclGetLastError tells what was wrong: the function, the argument, its value, and what was
  * expected. In a group it also tells the number of the call ("call 2 of 3 in the group,
  * ceclAllGather: ..."). Do not use the handle of a communicator, stream, graph, window or
- * registration that has ended. It is refused only until a new one gets the same value, which may
- * happen at once. The text of each call lists its errors. In addition, every call that takes a
- * communicator may return
+ * registration that has ended: calls refuse such a handle only until a new object gets the same
+ * value, which may happen at once. The text of each call lists its errors. In addition, every call
+ * that takes a communicator may return
  *   ceclInvalidArgument     the communicator is NULL, or was destroyed;
  *   ceclInvalidUsage        the communicator was finalized (the calls listed under Failure still
  *                           work then), or was made before this process was forked;
  *   ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory
  *                           CUDA or the operating system refused what the call needs;
  *   the asynchronous error  the communicator has failed (see Failure).
- * A collective that passed its checks tells its peers where its buffers lie, and peers rely on
- * that. If the collective then cannot be carried out (memory is used up, a peer's memory cannot be
- * opened, the device refuses a part), it returns that error, and the communicator fails.
+ * Once a collective has passed its checks, the rank tells its peers where the buffers lie, and the
+ * peers rely on that. If the rank then cannot carry out the collective (memory is used up, a peer's
+ * memory cannot be opened, the device refuses a part), the call returns that error, and the
+ * communicator fails.
  *
  * Buffers: a collective takes any memory of the rank's device. On GPUs that is memory of this
  * rank's GPU, but not managed memory, and not memory of the host. A buffer must lie within one
@@ -63,14 +63,14 @@
  * buffer depends on its kind:
  *   symmetric    memory of ceclMemAlloc. Peers compute its address.
  *   registered   memory that other processes can open: memory of cudaMalloc, of ncclMemAlloc, and of
- *                cuMemCreate with handles that can be exported as file descriptors. One range may
- *                have any number of handles, as PyTorch's expandable segments have. If a call uses
- *                a handle that cannot be exported, the whole range is private. On the host device,
- *                registered memory is a shared mapping of a file (such as a memfd) that the process
- *                has open for reading and writing. A call registers the memory that it uses, unless
- *                ceclConfig_t.registerOnUse is 0; ceclCommRegister registers memory ahead of the
- *                first call. Once peers have opened registered memory, calls make the same copies
- *                as on symmetric memory.
+ *                cuMemCreate with handles that can be exported as file descriptors. One range of
+ *                addresses may consist of many handles, as in PyTorch's expandable segments. If a
+ *                call uses memory of a handle that cannot be exported, the whole range is private.
+ *                On the host device, registered memory is a shared mapping of a file (such as a
+ *                memfd) that the process has open for reading and writing. A call registers the
+ *                memory that it uses, unless ceclConfig_t.registerOnUse is 0; ceclCommRegister
+ *                registers memory before the first call. Once peers have opened registered memory,
+ *                calls make the same copies as on symmetric memory.
  *   private      all other memory, such as memory of cudaMallocAsync, or of malloc on the host device.
  *                If registerOnUse is 0, all memory that was not registered is private.
  *                Peers cannot write a private recvbuff, so they write to a bounce buffer:
@@ -78,38 +78,39 @@
  *                carries the bytes from there to recvbuff. If the call is in place, the rank first
  *                carries the input to the bounce buffer. Carried bytes go through a peer's staging:
  *                this needs no SM, but the bytes cross the links twice more. Under CECL_SM_ALLOW an
- *                SM copies them instead. A private sendbuff is sent from where it lies, and is
- *                carried only if a peer comes late to the call (see Collectives). ceclReduceScatter
- *                needs no bounce buffer.
- * Each call checks which memory is at the address. So memory that was freed is not confused with memory
+ *                SM copies them instead. A private sendbuff is sent from where it lies; only if a peer
+ *                comes late to the call (see Collectives), this rank carries it to a bounce buffer.
+ *                ceclReduceScatter needs no bounce buffer.
+ * Each call checks which memory is at the address, so it does not confuse freed memory with memory
  * that was allocated there later. On the host device a call checks all bytes from the first
  * to the last that it uses, and refuses (ceclInvalidArgument) holes, missing access rights, and
  * mappings of files that have become too short. Leave memory as it is until the call is done. If a
- * program frees memory, takes away access rights, or truncates its file while a call is pending, a
- * signal may end this rank's process and its peers'. cecl cannot prevent that.
+ * program frees the memory, takes away access rights, or truncates the mapped file while a call is
+ * pending, a signal may end this rank's process and its peers'. cecl cannot prevent that.
  *
  * Agreement: ranks must make equal collective calls. The text of each call says which arguments
- * must be equal on all ranks; buffers may always lie at different places. With the places of their
- * buffers, ranks tell each other a hash of the call. If the hashes differ, no byte of the call
- * moves, and the communicator fails. A rank that finds the difference gets ceclInvalidUsage. The
+ * must be equal on all ranks; buffers may always lie at different places. Ranks tell each other a
+ * hash of the call, together with the places of their buffers. If the hashes differ, no byte of the
+ * call moves, and the communicator fails. A rank that finds the difference gets ceclInvalidUsage. The
  * message says whether the calls differ in the function, count, datatype, root, op or options, with
- * both values. Small calls (ceclExplain tells which are small), barriers and calls with splits on
- * the device are compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError and the watchdog
- * find the difference, and the communicator fails with ceclInvalidUsage. (While a rank is more than 64 calls
- * ahead of another, the two are not compared.) If splits lie on the device, the call's kernels also
- * compare the call, and move no row if ranks differ. With CECL_CHECK=1 in the environment, the
- * ranks' host threads compare every collective before it starts. If calls differ, all ranks refuse
- * them (ceclInvalidUsage, naming the difference). Run every new program once with CECL_CHECK=1.
+ * both values. Small calls (ceclExplain tells which are small), barriers and calls with splits on the
+ * device (ceclAlltoAllvDevice) are compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError
+ * or a thread of cecl finds the difference, and the communicator fails with ceclInvalidUsage. (Two
+ * ranks are not compared while one is more than 64 calls ahead.) The kernels of calls with splits on
+ * the device also compare the call, and move no row if ranks differ. With CECL_CHECK=1 in the
+ * environment, the host threads compare every collective before it starts. If calls differ, all ranks
+ * refuse them (ceclInvalidUsage, naming the difference). Run every new program once with CECL_CHECK=1.
  *
  * Several hosts: on GPUs, NCCL carries out all calls of a communicator over several hosts. See
  * Hosts in ceclCommInitRankConfig.
  *
- * Failure: the communicator fails on every rank when a rank dies, aborts a pending call, revokes
- * it, leaves while others wait for it, or keeps a call waiting longer than the timeout. A rank leaves
- * when it destroys its communicator, when it calls ceclCommAbort while none of its calls is pending, or
- * when its process ends by exit or a return from main. After that the communicator fails on the other
- * ranks once they need this rank. When a communicator fails, pending calls end with undefined results,
- * so that no stream hangs. From then on calls return the asynchronous error. Only these still work:
+ * Failure: the communicator fails on every rank when a rank dies, revokes the communicator, aborts it
+ * while a call is pending, leaves while others wait for it, or keeps a call waiting longer than the
+ * timeout. A rank leaves when it destroys its communicator, when it calls ceclCommAbort while none of
+ * its calls is pending, or when its process ends by exit or a return from main. If other ranks need
+ * that rank later, the communicator fails on them then. When a communicator fails, pending calls end
+ * with undefined results, so that no stream hangs. From then on calls return the asynchronous error.
+ * Only these still work:
  * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommNodes, ceclCommGetAsyncError,
  * ceclGetLastError, ceclCommDeregister, ceclStreamSynchronize,
  * ceclStreamDestroy, ceclEventDestroy, ceclCommShrink, which makes a new communicator of the ranks
@@ -125,10 +126,11 @@
  * for late copies.)
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time; calls that say "Threads: any" may be made beside it. Collectives, messages, ends of groups,
- * ceclExplain and ceclGroupExplain exclude each other: while a thread is inside one, another one on
- * the same communicator is refused (ceclInvalidUsage). A communicator belongs to the process that
- * made it. A thread that is cancelled in a call (pthread_cancel) ends when the call returns. */
+ * time; calls that say "Threads: any" may be made at the same time. Collectives, messages, ends of
+ * groups, ceclExplain and ceclGroupExplain exclude each other: while a thread is inside one of these
+ * calls, a second one on the same communicator is refused (ceclInvalidUsage). A communicator belongs
+ * to the process that made it. A thread that is cancelled in a call (pthread_cancel) ends when the
+ * call returns. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -157,9 +159,9 @@ extern "C" {
 
 /* One rank's handle of a communicator. */
 typedef struct ceclComm *ceclComm_t;
-/* A cudaStream_t; on the host device a stream of ceclStreamCreate. It serves all communicators of
- * the process that run on its device. On the host device each communicator has a default stream (0).
- * Communicators that are split or shrunk from it share that stream. */
+/* A cudaStream_t; on the host device a stream of ceclStreamCreate. A stream serves all communicators
+ * of the process that run on its device. On the host device a communicator has a default stream (0);
+ * it shares this stream with the communicators that are split or shrunk from it. */
 typedef struct CUstream_st *ceclStream_t;
 /* A cudaEvent_t; on the host device an event of ceclEventCreate. */
 typedef struct CUevent_st *ceclEvent_t;
@@ -172,7 +174,7 @@ typedef enum {
     ceclSystemError = 2,     /* the operating system refused sockets, memory, descriptors */
     ceclInternalError = 3,   /* a defect in cecl: please report it with ceclGetLastError's text */
     ceclInvalidArgument = 4, /* a parameter's value is wrong */
-    /* The call does not fit the state: the order is wrong, memory cannot be used, or ranks differ. */
+    /* The values are valid, but the order of calls is wrong, memory cannot be used, or ranks differ. */
     ceclInvalidUsage = 5,
     ceclRemoteError = 6, /* a peer failed, left, or aborted */
     ceclInProgress = 7,  /* not an error: not finished yet */
@@ -240,10 +242,10 @@ typedef enum {
     /* The rank that has the bytes copies them. Reductions go through staging. */
     CECL_DIRECTION_PUSH = 1,
     /* The rank that needs the bytes copies them. A call that runs alone is about 5 % slower this way,
-     * but it slows some GEMMs beside it less. Two kinds of calls are still pushed as a whole: calls in
-     * which peers send the own block back (see CECL_SM_REDUCE_ONLY), and all-to-alls with a private
-     * sendbuff on any rank. In reductions, except ceclReduce, SMs read inputs in the peers' memory,
-     * unless an input is private. */
+     * but some GEMMs that run at the same time are slowed less. Two kinds of calls are still pushed as
+     * a whole: calls in which peers send a rank's own block back (see CECL_SM_REDUCE_ONLY), and
+     * all-to-alls with a private sendbuff on any rank. In reductions, except ceclReduce, SMs read
+     * inputs in the peers' memory, unless an input is private. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
@@ -284,8 +286,8 @@ typedef struct ceclConfig {
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
     /* Longest wait for peers, ms; 0: no limit; default 30000; CECL_TIMEOUT_MS. The error comes up to
      * 1.4 s later (3.4 s if several peers are late, because one of them may first name the rank at
-     * fault). If this process stands still for more than 1.4 s, that time does not count for enqueued
-     * calls, except for small calls that are one kernel. */
+     * fault). If this process is stopped for more than 1.4 s (SIGSTOP, a debugger), that time does not
+     * count for enqueued calls, except for small calls that are one kernel. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
@@ -320,10 +322,10 @@ typedef struct ceclConfig {
             CECL_UNDEF, CECL_UNDEF, CECL_UNDEF \
     }
 
-/* The caller's exchange for ceclCommInitOob. The callback is collective over the ranks, returns 0 on
- * success, and must bound its own waits. It is used only until init returns. */
+/* The caller's exchange for ceclCommInitOob. allGather is collective over the ranks, returns 0 on
+ * success, and must bound its own waits. It is called only until init returns. */
 typedef struct {
-    void *context; /* passed to both callbacks */
+    void *context; /* passed to allGather */
     /* send: `bytes` bytes of this rank; recv: nranks * bytes, in rank order */
     int (*allGather)(void *context, const void *send, void *recv, size_t bytes);
     int (*barrier)(void *context); /* never called since 0.3; may be NULL */
@@ -356,8 +358,7 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
  *     makes one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks on
  * this host and in the same network namespace (container) can reach. Set the variable if ranks are on
- * several hosts. With ceclCommInitOob and ceclCommInitMpi, rank 0 makes such an id, so set the variable
- * there.
+ * several hosts. ceclCommInitOob and ceclCommInitMpi make such an id on rank 0: set the variable there.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -394,7 +395,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  *   NCCL before 2.24. cudaStreamPerThread is also refused (ceclInvalidArgument).
  * - ceclMemAlloc is local: it gives memory of this rank alone, and sizes may differ.
  *   ceclCommRegister has no effect. Calls are not compared, not even under CECL_CHECK=1.
- * - ceclCommSplit also makes communicators of one host. cecl itself carries out their calls.
+ * - ceclCommSplit can make communicators of ranks on one host. cecl itself carries out their calls.
  * - The communicator fails when a rank ends, gives up or revokes it, when NCCL reports an error, or
  *   when a call that is not captured does not end within the timeout once its stream has begun it. NCCL
  *   does not say for which rank it waits, so the error names a rank only if that rank has left. The
@@ -413,7 +414,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  *   ceclInvalidUsage     The id was used before, or is not an id. Ranks of several hosts are on the host
  *                        device, or have different versions of NCCL. Ranks have different versions of
  *                        cecl. GPUs cannot reach each other's memory. Under CECL_DEVICE_CUDA a rank has
- *                        no GPU, or two ranks are on one without CECL_SHARE_GPU=1.
+ *                        no GPU, or two ranks share one without CECL_SHARE_GPU=1.
  *   Also ceclRemoteError, ceclTimeout, ceclSystemError, ceclUnhandledCudaError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks,
                                                           ceclUniqueId id, int rank,
@@ -421,8 +422,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
 
 /* Makes all ranks of a communicator in this process, one for each device.
  * comms    [out] ndev handles, comms[i] is rank i; written on success only.
- * ndev     number of ranks, 1 .. 1024. The process needs more than ndev * ndev + 4 * ndev descriptors
- *          for a moment (ulimit -n; above 1022 ranks also fs.nr_open), or else ceclSystemError.
+ * ndev     number of ranks, 1 .. 1024. For a moment the process needs more than ndev * ndev + 4 * ndev
+ *          descriptors. If ulimit -n (above 1022 ranks also fs.nr_open) is less: ceclSystemError.
  * devlist  [ndev] CUDA ordinals, each once; NULL for 0 .. ndev-1. Ignored on the host device.
  * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
  * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:
@@ -467,7 +468,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
  * Errors: ceclInvalidArgument (newcomm NULL; another negative color; a wrong config; device of
  * another kind), and ceclInvalidUsage (between ceclGroupStart and ceclGroupEnd; a rank is in another
- * call, or refused its own): no communicator is made, and `comm` stays usable.
+ * call, or refused its arguments): no communicator is made, and `comm` stays usable.
  * If a new communicator cannot be made, only its ranks get an error, as from
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError or ceclTimeout: a rank did not come,
  * and `comm` has failed. Messages name ranks by their numbers in `comm`. */
@@ -496,10 +497,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  *   ceclInvalidUsage     Ranks exclude different ranks; the message has both lists. Or the call is
  *                        between ceclGroupStart and ceclGroupEnd: then only the caller gets it.
  *   ceclRemoteError      A rank that should stay has died or destroyed `comm`; the message names it.
- *   ceclTimeout          Such a rank did not come; the message names it.
+ *   ceclTimeout          A rank that should stay did not come; the message names it.
  * Also the errors of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. After an
- * error the call may be made again, for example with another list. If lists differed, a rank that comes
- * later than the others may also get this error: let it call again. */
+ * error the call may be made again, for example with another list. After lists differed, a rank that
+ * comes later than the others may get ceclInvalidUsage even with the right list: let it call again. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
@@ -538,8 +539,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 
 /* Finalizes `comm` if the caller did not, then frees everything: pool, mappings, sockets, threads,
  * streams of ceclStreamCreate. (After a failure, memory that pending work may still touch stays
- * mapped.) The call never hangs: collectives that do not end within the timeout (30 s where there
- * is none) are aborted. Memory of ceclMemAlloc is freed, so copies and kernels that use it on the
+ * mapped.) The call never hangs: it aborts collectives that do not end within the timeout (30 s if
+ * timeoutMs is 0). Memory of ceclMemAlloc is freed, so copies and kernels that use it on the
  * caller's own streams must be over. Registered memory stays the caller's; peers keep it open until
  * they destroy their communicators, or have no pending call for a moment. `comm` has ended even
  * when an error is returned.
@@ -624,18 +625,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
  * Registered memory: see Buffers at the top. No program needs these calls. They decide when peers
  * open and close memory, which otherwise happens by itself.
  *
- * Peers open memory at the first call that uses it, and each peer waits for that in its own call.
- * They keep it open until this rank notices that it was freed: at a call that uses the address
- * again, or when this rank registers other memory. Until then the GPU may keep memory that the
- * program has freed. To give memory back at once, register it, deregister it, and then free it. */
+ * Peers open memory at the first call that uses it; in its own call each peer waits until it has
+ * opened the memory. Peers keep it open until this rank notices that it was freed: at a call that uses
+ * the address again, or when this rank registers other memory. Until then the GPU may keep memory that
+ * the program has freed. To give memory back at once, register it, deregister it, and then free it. */
 
 /* One registration. */
 typedef struct ceclRegistration *ceclRegistration_t;
 
 /* Registers memory of the caller before its first use, so that peers have opened it by the time a
  * call uses it. A call that comes sooner waits until peers have opened the memory.
- * ptr     start of the range, anywhere inside an allocation of this rank's device. Registers the
- *         whole allocation, or, if this consists of many handles, the handles that the range touches.
+ * ptr     start of the range, anywhere inside an allocation of this rank's device. The whole
+ *         allocation is registered; if it has several handles, only those that the range touches.
  * bytes   1 or more; the range must be memory throughout.
  * handle  [out] for ceclCommDeregister; written on success only.
  * Local: tells the peers, which need not call; one of their threads opens the memory in the background.
@@ -713,7 +714,7 @@ typedef struct ceclDeviceComm {
 } ceclDeviceComm_t;
 
 /* Returns what kernels of this rank need to reach the peers' symmetric memory and to wait for the
- * peers' kernels. It is valid until comm is destroyed, even for memory that is allocated later.
+ * peers' kernels. *dc is valid until comm is destroyed, even for memory that is allocated later.
  * From then on ceclCommAbort and the end of this process fail the communicator on every rank, even
  * if no call is pending, so that kernels of peers stop waiting for this rank.
  * dc  [out] written on success only. On the host device host code passes it to the same functions.
@@ -727,7 +728,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * A collective enqueues all of its work and returns. Its stream waits for the peers. "Results",
  * "Buffers" and "Agreement" at the top hold for all collectives.
  *
- * At each call, or group, ranks tell each other where their buffers lie, in memory that they share.
+ * At each call, or group, ranks tell each other through shared memory where their buffers lie.
  * (Small calls, ceclBarrier, calls without effect and communicators of one rank do not need this.)
  * The calling thread waits a little for peers that have not done so yet. If a peer does not come in
  * that time, the call is late. In a late call the later one of any two ranks moves the bytes of both
@@ -735,18 +736,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * results. A late call that only moves data takes no more SMs than one that is not late.
  *
  * The calling thread waits for
- *   - a peer that has not said yet where its buffers lie. While this rank's GPU still has work of calls
- *     before the peer's latest call, waiting costs nothing. So the thread waits, unless the GPU makes
- *     no progress for 50 ms (late.behind_ns). Then, if the peer has made the call before this one, the
- *     thread waits for 20 us more (late.wait_ns). It adds
- *       - the time that this rank has just spent on registering memory, at most 100 ms;
- *       - on GPUs 2.5 us for each MiB that it sends to its peers (4.4 us on more than 2 ranks;
- *         late.wait_ns_per_mib), because a late call takes that much longer;
- *       - up to 500 us (late.pending_ns), for any peer, while an earlier call of this rank is
- *         pending on its GPU.
- *     In all calls together the last two waits take at most 2 ms plus a 64th of the program's time
- *     (late.pending_sum_ns). With more than 64 ranks, all wait for all. cecl_info --tuning prints
- *     these times.
+ *   - a peer that has not told yet where its buffers lie. The thread waits in three steps:
+ *       1. Waiting costs nothing while this rank's GPU still works on calls that precede the peer's
+ *          latest call: the thread waits, unless the GPU makes no progress for 50 ms (late.behind_ns).
+ *       2. If the peer has made the call before this one: 20 us (late.wait_ns), plus the time that
+ *          this rank has just spent on registering memory (at most 100 ms).
+ *       3. The longer one of two times. If the peer has made the call before this one: on GPUs 2.5 us
+ *          for each MiB that this rank sends to its peers (4.4 us on more than 2 ranks;
+ *          late.wait_ns_per_mib), because a late call takes that much longer. For any peer: up to
+ *          500 us (late.pending_ns), while an earlier call of this rank is pending on its GPU. In all
+ *          calls together this step takes at most 2 ms plus a 64th of the program's time
+ *          (late.pending_sum_ns).
+ *     With more than 64 ranks, all wait for all. cecl_info --tuning prints these times.
  *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
@@ -760,8 +761,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *     rank 2: [c]      in place: sendbuff == recvbuff + rank * sendcount
  *
  * sendbuff   [sendcount] elements, in any memory of this rank's device (see Buffers).
- * recvbuff   [nranks * sendcount] elements, likewise. Peers use both buffers only once this rank's
- *            `stream` has come to the call.
+ * recvbuff   [nranks * sendcount] elements, likewise. Peers use both buffers only after this rank's
+ *            `stream` has reached the call.
  * sendcount  elements, equal on all ranks; 0: the call has no effect.
  * stream     orders the call; may be the legacy default stream (0). Work that follows the call in
  *            `stream` may reuse both buffers. Calls on different streams of one communicator run in
@@ -775,7 +776,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *                        host or of another device, managed memory, freed memory; a buffer that passes
  *                        the end of its allocation; a stream of another device; on the host device a
  *                        destroyed stream.
- *   ceclInvalidUsage     Symmetric memory past the end of its allocation, or a peer's; only some ranks
+ *   ceclInvalidUsage     Symmetric memory past the end of its allocation, or of a peer; only some ranks
  *                        capture the call into a graph; under CECL_SM_NEVER a call out of place on a
  *                        communicator of one rank; under CECL_CHECK=1 ranks differ.
  *   ceclOutOfMemory      Also if there is no room for a bounce buffer. */
@@ -935,9 +936,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
                                                  ceclDataType_t datatype, ceclComm_t comm,
                                                  ceclStream_t stream);
 
-/* Does what ceclAlltoAllv does, for a caller that knows where its blocks belong at the peers.
- * So ranks exchange no layouts, the host waits no longer than in other calls, and the call may be in a
- * group.
+/* Does what ceclAlltoAllv does, for a caller that knows where its blocks belong at the peers. So ranks
+ * exchange no layouts, the host waits no longer than in other calls, and the call may be in a group.
  * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements;
  *             equal to that rank's rdispls for this rank. Ignored for empty blocks.
  * Other parameters as in ceclAlltoAllv. If counts or places of two ranks do not agree, recvbuff has
@@ -978,15 +978,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  *             after it may read recvsplits.
  * Two kernels carry out the call. The first, on one SM, sends the splits to the peers. The second,
  * on maxSms SMs at most (default: splits.sms in cecl_info --tuning), writes the rows to the peers.
- * No kernel of cecl waits for a peer. A peer without rows costs nothing. Because
- * kernels move the rows, the call is refused unless the policy is CECL_SM_ALLOW.
+ * Neither kernel waits for a peer. A peer without rows costs nothing. Because kernels move the rows,
+ * the call is refused unless the policy is CECL_SM_ALLOW.
  * Rows that do not fit: if a rank's splits go beyond its sendbuff, or beyond the room of a recvbuff,
  * the rows that fit are moved, and nothing is written or read beyond the buffers. After that the
  * communicator fails on every rank with ceclInvalidUsage, and the message names the rank.
- * In a group it must be the only call.
+ * In a group the call must be the only one.
  * Collective: all ranks call, with equal sendrows, recvrows, rowcount, datatype and options, in the
- * same order on `comm`. If ranks differ, no row moves, and the communicator fails on
- * every rank, with ceclInvalidUsage, or ceclRemoteError on a rank that a peer told first. The message
+ * same order on `comm`. If ranks differ, no row moves, and the communicator fails on every rank, with
+ * ceclInvalidUsage, or with ceclRemoteError on a rank that first heard of it from a peer. The message
  * names a rank whose call differs. With CECL_CHECK=1 all ranks refuse the call instead, and the
  * message says what differs. Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (sendsplits or recvsplits NULL or
@@ -1066,9 +1066,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  *
  *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
  *
- * Products and sums are fp32, in the order of places. Each is rounded to nearest even, and none is
- * fused; the result is rounded once to the datatype. Thus the bits do not depend on how rows
- * travelled.
+ * Products and sums are fp32, in the order of places. Each product and each sum is rounded to nearest
+ * even (no fused multiply-add); the result is rounded once to the datatype. Thus the bits do not
+ * depend on how rows travelled.
  * rows      [nrows * rowcount] elements, such as recvbuff of ceclCombine.
  * nrows     how many rows there are; 0 allowed.
  * places    [tokens * each] the numbers of each token's rows. Numbers of nrows or more are skipped;
@@ -1118,8 +1118,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * sendbuff  [count] elements.
  * count     elements; the peer's ceclRecv must have as many bytes. 0 is a message without bytes;
  *           the two ranks still wait for each other.
- * peer      0 .. nranks-1. It may be this rank itself only in a group with as many ceclSend calls to it
- *           as ceclRecv calls from it.
+ * peer      0 .. nranks-1. This rank may be its own peer only in a group in which it sends itself as
+ *           many messages as it receives from itself.
  * stream    orders the call. The message waits until the peer's stream has reached its call; the
  *           host does not wait for that.
  * Order: the n-th ceclSend to a rank is received by that rank's n-th ceclRecv from this one.
@@ -1132,8 +1132,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
  * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
- * Limits: a group may have 256 messages from one rank to another with up to 4 ranks, 128 with 8, and
- * at least 16 with more. A rank that is that many messages ahead of its peer waits for the peer's host.
+ * Limits: from one rank to another a group may have 256 messages in a communicator of up to 4 ranks,
+ * 128 of 8, at least 16 of more. A rank that many messages ahead of its peer waits for the peer's host.
  * Communicators of more than 64 ranks have no messages.
  * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every
  * policy: the sender pushes them, or the receiver pulls them. A group that has only messages, of at
@@ -1181,14 +1181,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * and with any number of SMs. Elements are combined in rank order; 16-bit types and fp8 are
  * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
  * even in minimum and maximum; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
- * the sum by the number of ranks before that rounding. Averages of finite elements are finite,
+ * the sum by the number of ranks before the last rounding. Averages of finite elements are finite,
  * because elements are first multiplied by a power of two, so that their sum cannot overflow. In
  * float64 and float32 this rounds elements whose product is below the smallest normal number. Every
  * NaN in a result has the same bits, except in place on a communicator of one rank, where the call
  * writes nothing.
  * sendbuff   [nranks * recvcount] elements.
- * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount; each rank
- *            decides that by itself. The other blocks of sendbuff keep their contents.
+ * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount; some ranks may be
+ *            in place and others not. The other blocks of sendbuff keep their contents.
  * recvcount  elements, equal on all ranks; 0: the call has no effect.
  * op         not ceclAvg for integers; equal on all ranks.
  * Both buffers must be aligned to the size of an element.
@@ -1263,7 +1263,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterTiles(const void *sendbuff, 
 /* Adds up (or multiplies, ...) the elements of all ranks; every rank receives the result. Each rank
  * reduces one part as in ceclReduceScatter, and copy engines or SMs bring the part to all others;
  * in a small call each rank reduces everything.
- * sendbuff  [count] elements. In place when it is recvbuff; each rank decides that by itself.
+ * sendbuff  [count] elements. In place when it is recvbuff; some ranks may be in place and others not.
  * recvbuff  [count] elements.
  * count     elements, equal on all ranks; 0: the call has no effect.
  * buffers, op, stream, collective, threads, ownership, errors: as ceclReduceScatter. */
@@ -1272,7 +1272,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllReduce(const void *sendbuff, void *rec
                                                  ceclComm_t comm, ceclStream_t stream);
 
 /* Adds up (or multiplies, ...) the elements of all ranks; root receives the result.
- * sendbuff  [count] elements. In place when it is recvbuff; each rank decides that by itself.
+ * sendbuff  [count] elements. In place when it is recvbuff; some ranks may be in place and others not.
  * recvbuff  [count] elements on every rank; written only on root.
  * root      0 .. nranks-1, equal on all ranks.
  * buffers, count, op, stream, collective, threads, ownership, errors: as ceclAllReduce;
@@ -1312,8 +1312,8 @@ typedef struct ceclOptions {
  * was made. A training loop can thus keep SMs free in gathers that run beside computation, and take the
  * fastest way in others.
  * options  read during the call; NULL: the communicator's own.
- * Local, but ranks must make each collective with equal options. The call is cheap, because plans
- * are kept for each choice of options. Threads: one call at a time. Ownership: the caller's.
+ * Local, but ranks must make each collective with equal options. Changing options is cheap, because
+ * cecl keeps plans for each choice of options. Threads: one call at a time. Ownership: the caller's.
  * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range). */
 CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options);
 
@@ -1327,22 +1327,22 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
-/* Ends a group and enqueues its calls, together for each communicator. A group has up to 4096 calls
- * on each (fewer among more than 10 ranks; the refusal names the number), in any mix of sizes and
- * types; only ceclAlltoAllv cannot be among them. Calls of a group have no order among themselves,
+/* Ends a group and enqueues its calls, all calls on one communicator together. A group has up to
+ * 4096 calls on each communicator (fewer among more than 10 ranks; the refusal names the number), in
+ * any mix of sizes and types, but no ceclAlltoAllv. Calls of a group have no order among themselves,
  * so no call may read or write memory that another call writes. (A recvbuff that is in place on the
  * root counts as written.) All calls on one communicator go to one stream.
  * Joins come first; if one fails, no communicator is made. Then come allocations, in order on each
  * communicator; if one fails, its communicator keeps no allocation of the group, and other
  * communicators keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
- * ceclRecv) come after them; a peer may have its part of a message in another group, or outside of
- * groups.
- * But if a peer makes its part of a message before these collectives, the two ranks wait for each
- * other until the timeout. If communicators share a stream, the communicator whose call came first
- * in the group comes first; this order must be the same on all ranks. The host waits as in collectives
- * (once for all calls on a communicator), for ranks that join, and for allocations that make the pool
- * grow. One thread may make the calls of several ranks in one group; then none of these ranks is late.
+ * ceclRecv) run after the group's collectives. The peer may make its part of a message in another
+ * group or outside of groups, but not before it makes these collectives: then the two ranks would wait
+ * for each other until the timeout. If communicators share a stream, the communicator whose call came
+ * first in the group comes first; this order must be the same on all ranks. The host waits as in
+ * collectives (once for all calls on a communicator), for ranks that join, and for allocations that
+ * make the pool grow. One thread may make the calls of several ranks in one group; then none of these
+ * ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
  * Errors, after which no call is enqueued: the error of the first call that is refused. If an error
@@ -1413,19 +1413,19 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             collectives, one-sided calls on different streams do not wait for each other. The
  *             communicator's collectives and messages do not wait for them either. Two puts on one
  *             stream arrive in order. Streams may share a hardware queue of the GPU, and then wait
- *             for each other. So if a wait can end only after a put, make the put first.
+ *             for each other. So make a put before a wait that can end only after this put.
  *   Signals   A signal has a number, 0 .. CECL_SIGNALS-1. Signals are counted separately for each
  *             sender, receiver and number. A rank that has waited for a signal sees the bytes of
- *             its put, and everything that the sender's stream did before. Signals of one number to
- *             one peer arrive in the order in which the host made the calls, even on different
- *             streams: the n-th comes once the first n calls are done. Every signal is counted;
- *             none is lost if the peer waits late.
- *   Waits     A wait takes `count` signals of one peer and number. Waits for the same signals take
- *             them in the order of the host's calls: a wait ends once `count` signals have come
+ *             its put, and everything that the sender's stream did before. Signals with the same
+ *             number to the same peer arrive in the order in which the host made the calls, even on
+ *             different streams: the n-th comes once the first n calls are done. Every signal is
+ *             counted; none is lost if the peer waits late.
+ *   Waits     A wait takes `count` signals with one number from one peer. Waits for the same signals
+ *             take them in the order of the host's calls: a wait ends once `count` signals have come
  *             that no earlier wait takes. Waiting takes no SM.
- *   Memory    The window's memory is its owner's. Ranks agree by signals, or by collectives, on who
- *             may write where and when; cecl adds no order between peers. A window may lie in
- *             memory that collectives use, too. A put may have no bytes. A put to this rank itself
+ *   Memory    The memory in a window stays its owner's. Ranks agree by signals, or by collectives, on
+ *             who may write where and when; cecl adds no order between peers. A window may lie in
+ *             memory that collectives also use. A put may have 0 elements. A put to this rank itself
  *             copies within one GPU, which needs CECL_SM_ALLOW with today's drivers.
  *   Failure   The communicator's timeout limits each wait. The time begins when the stream comes to the
  *             wait, and begins again with each signal that comes. The error names the peer. A call to a
@@ -1448,7 +1448,7 @@ typedef struct ceclWindow *ceclWindow_t;
 typedef struct {
     int peer;   /* whose signals: 0 .. nranks-1 */
     int signal; /* their number: 0 .. CECL_SIGNALS-1 */
-    int count;  /* how many of them, at least 1; with earlier pending waits at most 2^30 */
+    int count;  /* how many of them, at least 1; pending waits for them together: at most 2^30 */
 } ceclSignalWait_t;
 
 /* Shares memory of each rank with all ranks, for one-sided calls. Registers it as ceclCommRegister
@@ -1566,9 +1566,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWa
 typedef struct {
     int groupCalls;      /* collectives that a group may have on the communicator */
     int groupMessages;   /* messages that a group may have to each peer, and from each; 0: none */
-    uint64_t blockBytes; /* of the largest block or, without blocks, of the largest buffer */
+    uint64_t blockBytes; /* most bytes of a block; of a buffer in calls without blocks */
     uint32_t types;      /* bit t: elements of ceclDataType_t t */
-    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r takes such elements */
+    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r of ceclDataType_t t */
     int smPolicy;                          /* ceclSmPolicy_t of the calls that follow */
     /* 1: flags lie in memory of the host, which makes the kernels of reductions slower */
     int hostFlags;
@@ -1600,18 +1600,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetSharedMemory(ceclComm_t comm, void
 /* Makes a stream on the communicator's device (CUDA: non-blocking with respect to the default
  * stream). Any communicator of this process on that device may use it, also in the functions below.
  * stream  [out] written on success only.
- * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy, or
- * else until comm ends: ceclCommDestroy waits for all work that the stream holds, even for calls of
- * other communicators. Work that a stream holds at its end is carried out; later calls that pass
- * the stream are refused.
+ * Local. Threads: one call at a time. Ownership: the caller's until ceclStreamDestroy, at the latest
+ * until comm ends: ceclCommDestroy waits for all work that the stream holds, even for calls of other
+ * communicators. Work that the stream holds when it ends is carried out; later calls that pass the
+ * stream are refused.
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclSystemError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream);
 
 /* Blocks until everything enqueued on `stream` (0: the default stream) is done, even if comm has
  * failed. The timeout bounds waits for peers. Success means that the results of the calls on
  * `stream` are valid (see Results at the top). If the GPU then has no other work, the call closes
- * memory that peers have freed. As cudaDeviceSynchronize would, it may break a capture of another
- * thread, unless that thread captures by cecl's own functions or on a blocking stream.
+ * memory that peers have freed. This may break a capture of another thread, as cudaDeviceSynchronize
+ * may, unless that thread captures by cecl's own functions or on a blocking stream.
  * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument (no such stream),
  * ceclInvalidUsage (this thread has calls on comm in a group that it has not ended: they are not on
  * the stream), ceclUnhandledCudaError, and the asynchronous error. */
@@ -1633,8 +1633,8 @@ CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
  * Errors: ceclInvalidArgument (NULL), ceclUnhandledCudaError, ceclOutOfMemory. Since 0.3.0. */
 CECL_API CECL_CHECKED ceclResult_t ceclEventCreate(ceclComm_t comm, ceclEvent_t *event);
 
-/* Lets an event mark the work that `stream` holds now. It no longer marks earlier work, but streams
- * that already wait for that work go on waiting.
+/* Lets an event mark the work that `stream` holds now. Streams that already wait for the event still
+ * wait for the work that it marked before.
  * stream  any stream of the process on comm's device. On GPUs it may capture a graph, as with
  *         cudaEventRecord; on the host device that is refused.
  * Local; the host does not wait. Threads: any; one call at a time for an event. Ownership: none.
@@ -1672,13 +1672,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     their other calls on the communicator. Launches and calls of a communicator run in the order in
  *     which the host makes them, on any streams. If ranks launch graphs of collectives in different
  *     orders, the communicator fails, and the error names both calls (ceclInvalidUsage;
- *     ceclRemoteError on ranks that a peer told first). As after any failure, results are undefined.
- *     Ranks compare neither the order of graphs of messages, nor the order of a graph and a call that
- *     is not captured. If such an order differs, ranks wait until CECL_TIMEOUT_MS, and the error names
- *     the peer. Bytes of one message never arrive as bytes of another one.
+ *     ceclRemoteError on ranks that first heard of it from a peer). As after any failure, results are
+ *     undefined. Ranks compare neither the order of graphs of messages, nor the order of a graph and a
+ *     call that is not captured. If such an order differs, ranks wait until CECL_TIMEOUT_MS, and the
+ *     error names the peer. Bytes of one message never arrive as bytes of another one.
  *   - Collectives, messages, and groups of them can be captured. One-sided calls cannot.
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
- *     most). A group with captured calls ends before their capture does.
+ *     most). End a group with captured calls before you end the capture.
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
  *     other. If they capture two messages in different orders, put these into one group. A captured
  *     group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of

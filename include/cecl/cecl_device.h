@@ -159,8 +159,8 @@ CECL_DEVICE_API void *ceclPeerPointer(ceclDeviceComm_t dc, const void *ptr, int 
     return cecl_device_slice(dc, peer) + ((const char *)ptr - cecl_device_slice(dc, dc.rank));
 }
 
-/* This rank's word that rank `writer` writes. The word belongs to barrier `slot` if slot < dc.blocks,
- * otherwise to signal slot - dc.blocks. */
+/* The word of this rank that rank `writer` writes: of barrier `slot` if slot < dc.blocks, otherwise of
+ * signal slot - dc.blocks. */
 CECL_DEVICE_API uint32_t *cecl_device_word(ceclDeviceComm_t dc, int slot, int writer)
 {
     return dc.pads + slot * dc.nranks + writer;
@@ -172,8 +172,8 @@ CECL_DEVICE_API bool cecl_device_reached(const uint32_t *word, uint32_t value)
     return (int32_t)(cecl_device_load(word) - value) >= 0;
 }
 
-/* Waits until a word of this rank has reached `value`. Most waits are short, so the clock and the word that ends
- * all waits are read only once in 64 polls. */
+/* Waits until a word of this rank has reached `value`; false: the wait ended before. Most waits are
+ * short, so the clock and the word that ends all waits are read only once in 64 polls. */
 CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word, uint32_t value)
 {
     const uint32_t *ended = dc.pads + (dc.blocks + dc.signals) * dc.nranks;
@@ -220,8 +220,8 @@ CECL_DEVICE_API bool ceclDeviceWaitSignal(ceclDeviceComm_t dc, int peer, int sig
 
 /* A barrier among one block of each rank: returns when all these blocks have called it. Acquire and
  * release: after the barrier all threads of these blocks see what any of them wrote before it, also
- * to a peer's memory. If one of these blocks had seen writes of other blocks before the barrier, all of
- * them see these writes after it.
+ * to a peer's memory. They also see writes of other blocks that one of these threads had seen before
+ * the barrier.
  * dc    of ceclCommGetDeviceComm.
  * slot  0 .. dc.blocks-1: which barrier. Usually blockIdx.x, so that blocks of equal index wait for
  *       each other. Blocks that run at the same time need slots of their own.
@@ -239,7 +239,7 @@ CECL_DEVICE_API bool ceclBarrierBlock(ceclDeviceComm_t dc, int slot)
     if (slot < 0 || slot >= dc.blocks)
         return false;
     cecl_device_meet(true); /* what the block wrote comes before its signals */
-    /* A rank's own word is the count of its barriers; it is written when all threads have read it. */
+    /* This rank's own word counts its barriers: all threads read it here, thread 0 writes it last. */
     uint32_t *own = cecl_device_word(dc, slot, dc.rank);
     const int64_t offset = (char *)own - cecl_device_slice(dc, dc.rank);
     const uint32_t epoch = *(volatile uint32_t *)own + 1;
