@@ -1,27 +1,28 @@
-/* Captured calls (src/ce/capture.c, src/ce/graph.c, src/comm/progress.c, src/comm/look.c), for
- * Spin. All ranks launch the same sequence, which Spin chooses: graphs whose call has three to five
+/* Captured calls (src/ce/capture.c, src/ce/run.c, src/comm/progress.c, src/comm/look.c), for Spin.
+ * All ranks launch the same sequence, which Spin chooses: graphs whose call has three to five
  * phases, and eager calls, alternately on two streams. Launches run in the order in which the host
- * makes them: each waits for the launch before it. Each call pushes a block to each peer before its
- * last barrier, and checks its own blocks after it. With FAULTS, rank 0 fails at any time: either
- * its communicator fails and its stream goes on, or it dies and its stream stops where it is. All
- * launches are then on one stream.
+ * makes them: each waits for the launch before it. In each call a rank pushes a block to each peer
+ * before the last barrier, and after it checks the blocks that it has received. With FAULTS, rank 0
+ * fails at any time: either its communicator fails and its stream goes on, or it dies and its
+ * stream stops where it is. All launches are then on one stream.
  *
  * Checked: no deadlock, so all waits end, also after a failure. On a rank that knows of no failure,
- * no wait ends before the peer has signalled the phase, and a call that ends has all its blocks, and
- * no block of a later launch. The watchdog takes a step only if this changes a word. So a stream
- * that is never released is a deadlock.
+ * no wait ends before the peer has signalled the phase, and a call that ends has all its blocks,
+ * and no block of a later launch. The watchdog takes a step only if this changes a word. So a
+ * stream that is never released is a deadlock.
  *
- * DIFFER: one rank, which Spin chooses, launches two graphs in the other order. All phases have numbers:
- * each graph has one of its own. Checked: on a rank that knows of no failure no wait for phase 1 ends
- * while the peer is in the other graph, so no block moves; the ranks find the difference.
+ * DIFFER: one rank, which Spin chooses, launches two graphs in reverse order. Each graph has a
+ * number of its own. Checked: on a rank that knows of no failure, no wait for phase 1 ends while
+ * the peer is in the other graph, so no block moves; the ranks find the difference.
  *
- * Planted faults: NO_NUMBER awaits any number; NUMBER_STAYS leaves it at the end of a call; EARLY_NUMBER
- * writes it before the word of phase 1; LATE_END takes it away after the word of the last phase;
- * NO_WAIT_ENDS does not release waits for numbers; TWO_PHASES leaves out the last phase; NO_WAIT_0 leaves out the wait with which a
- * call begins; ONE_BIT gives a word only the bit of the last phase; SAME_BIT gives all phases
- * between the first and the last one bit, and TWO_BITS gives them two bits by turns; NO_ORDER lets
- * launches of a rank run at the same time; RELEASE_ONCE releases waits once; RELEASE_OWN sets the bits
- * in the rank's own word; ONLY_AMID releases waits only while the rank's own call runs; WHOLE_WORD
+ * Planted faults: NO_NUMBER awaits any number; NUMBER_STAYS does not reset the number at the end of
+ * a call; EARLY_NUMBER writes the number before the word of phase 1; LATE_END resets the number
+ * after the word of the last phase; NO_WAIT_ENDS does not release waits for numbers; TWO_PHASES
+ * leaves out the last phase; NO_WAIT_0 leaves out the wait with which a call begins; ONE_BIT gives
+ * a word only the bit of the last phase; SAME_BIT gives all phases between the first and the last
+ * one bit, and TWO_BITS gives them two bits alternately; NO_ORDER lets launches of a rank run at
+ * the same time; RELEASE_ONCE releases waits once; RELEASE_OWN sets the bits in the rank's own word
+ * instead of the peers'; ONLY_AMID releases waits only while the rank's own call runs; WHOLE_WORD
  * clears the upper half of the words that it sets; TELL_LATE releases waits before peers learn of
  * the failure. */
 #ifndef RANKS
@@ -50,11 +51,11 @@ byte phases[CALLS]; /* of each launch */
 byte odd; /* the rank that launches the second graph first */
 #define NUMBER(rank, call) ((rank) == odd -> 2 - (call) % 2 : 1 + (call) % 2)
 #else
-#define NUMBER(rank, call) phases[call] /* equal launches are of one graph */
+#define NUMBER(rank, call) phases[call] /* launches with equally many phases are of one graph */
 #endif
 
 #define ALL_PHASES 29
-#define AMID 32   /* the upper half of a word: 0 only for the last phase */
+#define AMID 32   /* set in every phase but the last */
 byte word[RANKS]; /* the rank's streams write it, and all peers wait for it */
 byte number[RANKS]; /* of the captured call that the rank is in; 0: none */
 byte graph[RANKS];  /* the number of the rank's graph, which its watchdog knows */
@@ -81,7 +82,8 @@ bool dead;            /* rank 0 has died */
 #define BEFORE(j) BIT(j - 1)
 #endif
 
-/* Visits the peers in rotated order, and waits at each for the condition. i is 1 before and after. */
+/* Visits the peers in rotated order, and waits at each for `condition` before `action`. i is 1
+ * before and after. */
 #define PEER ((me + i) % RANKS)
 #define EACH_PEER(condition, action)                                                               \
     do                                                                                             \
@@ -115,12 +117,12 @@ bool dead;            /* rank 0 has died */
     EACH_PEER(IS_SAME(PEER), assert(told[me] || (signals[PEER] >= signals[me] &&                   \
                                                  number[PEER] == NUMBER(me, call))))
 
-/* An eager barrier: flags grow. */
+/* The barrier of an eager call, by flags that grow. */
 #define MEET(value)                                                                                \
     EACH_PEER(true, epoch[PAIR(PEER, me)] = value);                                                \
     EACH_PEER(epoch[PAIR(me, PEER)] >= value || released[me], skip)
 
-/* The number is gone before peers see the last phase. */
+/* The number is reset before peers see the last phase. */
 #ifdef NUMBER_STAYS
 #define END SIGNAL(n)
 #elif defined(LATE_END)
@@ -247,7 +249,7 @@ end_over:
     } unless { dead && me == 0 }
 }
 
-/* Looks for a peer in another call. Without DIFFER and faults there must never be one. */
+/* Finds a peer that is in another graph. Without DIFFER there must never be one. */
 proctype finder(byte me)
 {
 end_find:
@@ -269,7 +271,7 @@ init
         do
         :: i < CALLS ->
 #ifdef PHASES
-            phases[i] = PHASES; /* with all kinds, faults of 3 ranks have too many states */
+            phases[i] = PHASES; /* if Spin chose them, 3 ranks with faults would have too many states */
 #else
             if
             :: phases[i] = EAGER
@@ -290,7 +292,7 @@ init
         i = 0;
         do
         :: i < RANKS ->
-            word[i] = 1; /* as behind a last phase */
+            word[i] = 1; /* as after a last phase */
             run stream(i, 0);
 #ifdef FAULTS
             run watchdog(i);

@@ -1,31 +1,31 @@
 /* How the two ranks of a message find out which of them came second, and how the second one moves
- * the bytes (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of slots for each
+ * the bytes (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of entries for each
  * ordered pair of ranks, and words for "ready" and "done". Each rank has a host, which posts the
- * messages of a group and then issues it, a stream, which runs groups one after the other, and a
- * lane for each peer.
+ * messages of a group and then issues the group, a stream, which runs groups one after the other,
+ * and a lane for each peer.
  *
- * The program is any list of CALLS messages: with two ranks from rank 0 to rank 1 (BOTH: in
- * either direction), with more ranks between any two. Each rank has its own messages in the order
- * of the list, and divides them into groups as it likes. So each program ends if a group ends
- * once all groups with which it shares messages have begun.
+ * The program is any list of CALLS messages: with two ranks from rank 0 to rank 1 (BOTH: in either
+ * direction), with more ranks between any two. Each rank has its own messages in the order of the
+ * list, and divides them into groups as it likes. So every program ends, provided that a group ends
+ * once all groups that share messages with it have begun.
  *
- * HOSTS models only hosts. Without it only streams and lanes are modelled, and any rank may be
- * the second of any message: both at once have too many states.
+ * HOSTS models only hosts. Without HOSTS only streams and lanes are modelled, and either rank of a
+ * message may come second. (A model of all three has too many states.)
  *
- * Checked: no deadlock; each message is copied once, after both of its groups have begun and
- * before either has ended; the rank that comes second reads the post of that message.
+ * Checked: no deadlock; each message is copied once, after both of its groups have begun and before
+ * either has ended; the rank that comes second reads the post of that message.
  *
  * Planted faults: LATE_POST writes a post after the arrival; SPLIT_ARRIVAL arrives in two steps;
- * NO_ROOM reuses slots at once; EARLY_FINISH finishes before it reads; ONE_WORD has one word for
- * "ready" and "done"; NO_READY copies at once; NO_DONE ends a group without a wait; ONE_LANE has
- * one lane for all peers. */
+ * NO_ROOM reuses entries at once; EARLY_FINISH gives an entry back before it reads the peer's post;
+ * ONE_WORD has one word for "ready" and "done"; NO_READY copies without waiting for "ready";
+ * NO_DONE ends a group without waiting for "done"; ONE_LANE has one lane for all peers. */
 #ifndef RANKS
 #define RANKS 2
 #endif
 #ifndef CALLS
 #define CALLS 5
 #endif
-#define ENTRIES 2 /* slots of a ring */
+#define ENTRIES 2 /* entries of a ring */
 #define PAIRS (RANKS * RANKS)
 #define SENDER 0
 #define RECEIVER 1
@@ -192,8 +192,8 @@ inline move(m)
     WORD(DONE, ROLE(me, m), m) = number[m]
 }
 
-/* A lane has the messages with one peer, in the order of that peer's groups, which is the order
- * of the list. */
+/* A lane moves the messages with one peer for which this rank came second, in the order of the
+ * list, which is also the order of the peer's groups. */
 #define IS_ON_LANE(me, peer, m) (IS_OF(me, m) && PEER(me, m) == peer && AM_SECOND(me, m))
 inline pass_others(me, peer)
 {
@@ -204,7 +204,7 @@ inline pass_others(me, peer)
     passed[me * RANKS + peer] = m
 }
 
-/* `m`: its first message. */
+/* `m`: the lane's first message. */
 proctype lane(byte me; byte peer; byte m)
 {
     do
@@ -219,7 +219,7 @@ proctype lane(byte me; byte peer; byte m)
     od
 }
 
-/* The group begins, and signals for all messages for which this rank came first. */
+/* The group begins, and signals "ready" for all messages for which this rank came first. */
 inline begin_group()
 {
     d_step {
@@ -241,7 +241,7 @@ inline begin_group()
     }
 }
 
-/* The peer that is last in the list comes first here. */
+/* Visits the peer with the highest number first. */
 inline run_one_lane()
 {
     p = RANKS;
@@ -337,7 +337,7 @@ inline draw_pair()
 #else
     if
     :: from[i] = 0
-    :: i > 0 -> from[i] = 1 /* the names of the ranks do not matter */
+    :: i > 0 -> from[i] = 1 /* ranks are symmetric, so the first message may be rank 0's */
     :: i > 0 -> from[i] = 2
     fi;
     if

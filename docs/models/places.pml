@@ -1,19 +1,18 @@
-/* How ranks of one host exchange the places of each call (src/alloc/places.c), for Spin: a ring
- * of entries with a record for each rank, an order of arrival, and one decision for each group of
- * calls. For each group a rank publishes its records, arrives, reads the records that it knows,
- * and finishes. Its wait for others may end at any time. Groups have any size up to that of the
- * ring.
+/* How ranks of one host exchange the places of each call (src/alloc/places.c), for Spin: a ring of
+ * entries with a record for each rank, an order of arrival, and one decision for each group of
+ * calls. For each group a rank publishes its records, arrives, reads the records that it knows, and
+ * finishes. Its wait for others may end at any time. Groups have any size up to that of the ring.
  *
- * Checked: no deadlock; all ranks have the same outcome; after LATE exactly one of each pair
- * knows the other, and the order is total; the records that a rank knows are those of its call,
- * until it has finished.
+ * Checked: no deadlock; all ranks have the same outcome; after LATE, of each two ranks exactly one
+ * knows the other, and this order is total; the records that a rank knows belong to its call until
+ * it has finished.
  *
- * COUNTED: the protocol for more ranks than bits, in which no rank decides LATE.
+ * COUNTED: the protocol for more ranks than a word has bits, in which no rank decides LATE.
  *
  * Planted faults: LATE_RECORD writes the records after the arrival; SPLIT_ARRIVAL arrives in two
- * steps; STORED_DECISION decides without compare-and-swap; NUMBERLESS accepts any decision as
- * that of its group; NO_ROOM reuses entries at once; EARLY_FINISH finishes before it reads;
- * LARGE_GROUPS publishes more calls at once than the ring has entries. */
+ * steps; STORED_DECISION decides without compare-and-swap; NUMBERLESS accepts any decision as that
+ * of its group; NO_ROOM reuses entries at once; EARLY_FINISH gives an entry back before it reads
+ * the records; LARGE_GROUPS publishes more calls at once than the ring has entries. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -37,8 +36,8 @@ byte finished[RANKS];   /* the last call that the rank finished */
 /* The program's groups, and the ranks' observations. Calls are numbered from 1. */
 bool ends[CALLS + 1];            /* the call is the last of its group */
 byte outcome[CALLS + 1];         /* 1 + the outcome, once a rank has it */
-byte met[CALLS + 1];             /* bits of the ranks that have it */
-byte knows[(CALLS + 1) * RANKS]; /* [call * RANKS + rank]: bits of the ranks that it knows */
+byte met[CALLS + 1];             /* the set of ranks that have it */
+byte knows[(CALLS + 1) * RANKS]; /* [call * RANKS + rank]: the set of ranks that the rank knows */
 
 /* Decides call `last`, unless it is decided. The load and the swap are two steps. */
 inline decide(which)
@@ -83,14 +82,14 @@ inline write_records()
     write_words(1)
 }
 
-/* Before this rank, all bits were equal. So a bit that differs from this rank's belongs to a rank
- * that came before. */
+/* Before a call all bits are equal. So if a bit differs from this rank's bit, its rank came before
+ * this one. */
 inline arrive()
 {
 #ifdef COUNTED
     atomic {
         seen = arrivals[ENTRY(last)];
-        /* The library's counter grows; only its remainder matters. */
+        /* In the library the counter grows; only its value modulo RANKS matters. */
         arrivals[ENTRY(last)] = (seen + 1) % RANKS;
         earlier = (seen == RANKS - 1 -> ALL & ~(1 << me) : 0);
         seen = 0
@@ -113,7 +112,7 @@ inline arrive()
     fi
 }
 
-/* Waits until every rank has finished the calls that used the entries before. */
+/* Waits until every rank has finished the earlier calls in the entries that the group needs. */
 inline wait_for_room()
 {
     p = 0;
@@ -133,7 +132,7 @@ inline meet()
     :: decision[ENTRY(last)] != 0 -> break
 #endif
 #ifndef COUNTED
-    :: else -> decide(LATE) /* the wait is over */
+    :: else -> decide(LATE) /* this rank's wait for the others has ended */
 #endif
     od;
     result = decision[ENTRY(last)] % 2

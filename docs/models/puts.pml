@@ -1,26 +1,26 @@
 /* Puts and signals (src/launch/one_sided.c, src/flags/awaited.c, src/flags/lines.c,
- * src/comm/look.c, src/api/living.c), for Spin. There are two ranks. The host of each makes
- * CALLS puts with a signal to the other, and waits for the same number of signals, one by one or
- * several at once, each call on one of STREAMS streams. Spin chooses all that. Signals wrap
- * around. Each call has a line, and streams have LINES lines between them. Then the host waits
- * until its calls are done, asks whether a failure is known, and leaves.
+ * src/comm/look.c, src/api/living.c), for Spin. There are two ranks. The host of each makes CALLS
+ * puts with a signal to the other, and waits for the same number of signals, one by one or several
+ * at once, each call on one of STREAMS streams. Spin chooses the streams, and for how many signals
+ * each wait is. The words that count signals wrap around. Each call is counted on a line, and a
+ * rank's streams share LINES lines. Then the host waits until its calls are done, asks whether a
+ * failure is known, and leaves.
  *
- * ONE_WAY: rank 0 puts, and rank 1 waits. FAULTS: rank 0's communicator fails, at any time.
- * DEATH: rank 0 dies, at any time. END: rank 0's process ends, as with a GPU: at the end its
- * lines can no longer be read, and a handler may make one more call before.
+ * ONE_WAY: rank 0 puts, and rank 1 waits. FAULTS: rank 0's communicator fails, at any time. DEATH:
+ * rank 0 dies, at any time. END: rank 0's process ends. As on a GPU, its lines can then no longer
+ * be read, and an exit handler may make one more call.
  *
  * Checked: no deadlock, so all waits end, also after a failure or a death; a rank that has waited
  * for its calls, and knows of no failure, has the blocks of all signals that it consumed; no rank
- * learns of a failure that did not happen; a rank that says goodbye has carried out all its
- * calls.
+ * learns of a failure that did not happen; a rank that says goodbye has carried out all its calls.
  *
- * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake
- * the one before it on the other stream; EQUAL_ONLY waits for an exact value, and for no later
- * one; PLAIN_COMPARE compares values as if they did not wrap around; NO_LINE_WAIT lets calls of
- * two streams run on one line; RELEASE_FIRST ends waits before the peer learns of the failure;
+ * Planted faults: SIGNAL_FIRST sends a signal before its block; NO_ORDER lets a signal overtake the
+ * one before it on the other stream; EQUAL_ONLY waits for an exact value, and not for later ones;
+ * PLAIN_COMPARE compares values as if they did not wrap around; NO_LINE_WAIT lets calls of two
+ * streams run on one line; RELEASE_FIRST ends waits before the peer learns of the failure;
  * RELEASE_ONCE ends waits once; LOOK_FIRST reads the word before it sees that the peer has left;
- * EARLY_GOODBYE says goodbye with calls pending; OLD_COUNT says goodbye although a call came
- * after the last look. */
+ * EARLY_GOODBYE says goodbye with calls pending; OLD_COUNT says goodbye although a call came after
+ * the last look. */
 #ifndef CALLS
 #define CALLS 2
 #endif
@@ -43,8 +43,8 @@
 
 #define PUT 0
 #define WAIT VALUES
-/* PUT or WAIT with the value; a call to wait for first; a call to wait for before the signal, or
- * before the wait for the signal; the call itself */
+/* Fields: PUT or WAIT, plus the value; the call to await first; the call to await before the signal
+ * is sent or awaited; the call itself */
 chan queue[4] = [2 * CALLS + 1] of { byte, byte, byte, byte };
 
 byte word[2];              /* in the rank's memory: how many signals have arrived, from FIRST on */
@@ -53,7 +53,7 @@ byte sender[2], taker[2];  /* the calls that have these values */
 byte made[2 * LINES], done[2 * LINES]; /* calls of each line */
 byte owner[2 * LINES];     /* the line's stream */
 byte lines[2];             /* number of lines that were ever used */
-bool block[2 * VALUES];    /* the block has reached the rank, by the value of its signal */
+bool block[2 * VALUES];    /* [rank, value of its signal]: the block has arrived */
 bool wrong[2];             /* a wait has ended without its blocks */
 bool failed[2], told[2], left[2], dead[2];
 
@@ -152,14 +152,14 @@ inline make_wait(s)
     }
 }
 
-/* A put passes on earlier bytes. After a wait that ended without its blocks, the put's bytes are
- * invalid. */
+/* A put passes on the blocks for which this rank waited. If a wait ended without its blocks, the
+ * bytes of later puts are invalid. */
 inline bring()
 {
     block[BLOCK(1 - me, what % VALUES)] = !wrong[me]
 }
 
-/* Up to the value that the wait was for. */
+/* Checks all blocks up to the value for which the stream waited. */
 inline check_blocks()
 {
     i = FIRST;
@@ -170,7 +170,8 @@ inline check_blocks()
     i = 0
 }
 
-/* A stream that stays here forever is no deadlock, because a host waits for all its calls. */
+/* A stream that stays at an end label forever is no deadlock, because a host waits for all its
+ * calls. */
 proctype stream(byte me; byte s)
 {
     byte what, first, then, call, i;
@@ -218,7 +219,7 @@ inline leave()
     }
 }
 
-/* The process looks at its calls, may make one more, and ends. */
+/* The process waits until no call is pending, may make one more call, and ends. */
 inline end_process()
 {
     IS_IDLE(me);

@@ -1,26 +1,25 @@
 /* The failure of a communicator (src/comm/watch.c, src/comm/fail.c, src/flags/release.c,
- * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls
- * piece by piece, a stream, which carries them out in order, and a watchdog. A call has three
- * exchanges of flags: ranks are ready; each has pushed a block to each peer; each has returned to
- * its peers the blocks that they pushed. So a rank whose waits were released passes on blocks
- * that it does not have. The communicator of a rank may fail at any time, FAULTS times in all: it
- * is revoked, or a peer is late. A driver call may also fail, in the middle of a call. DEATHS
- * ranks may die.
+ * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls piece
+ * by piece, a stream, which carries them out in order, and a watchdog. A call has three exchanges
+ * of flags: ranks are ready; each has pushed a block to each peer; each has returned to its peers
+ * the blocks that they pushed. So a rank whose waits were released passes on blocks that it does
+ * not have. The communicator of a rank may fail at any time, FAULTS times in all: it is revoked, or
+ * a peer is late. A driver call may also fail, in the middle of a call. DEATHS ranks may die.
  *
  * Checked: no deadlock, so all waits end; a caller that has waited for its stream, or for the end
- * of its calls, and then learns of no failure, has all blocks of these calls; with flags by copy,
- * a stream passes a call before its blocks have arrived only if its own rank has released it;
- * four releases in a row end a wait.
+ * of its calls, and then learns of no failure, has all blocks of these calls; with flags by copy, a
+ * stream passes a call before its blocks have arrived only if its own rank has released it; four
+ * releases in a row end a wait.
  *
- * WRITES: flags on the host, which streams write. KERNELS: a kernel does the wait for blocks, the return, and the
- * signal after it. FINALIZE: callers wait for the end of their calls instead of for the stream.
+ * WRITES: flags on the host, which streams write. KERNELS: a kernel waits for blocks, returns them,
+ * and signals. FINALIZE: callers wait for the end of their calls instead of for the stream.
  *
- * Planted faults: RELEASE_FIRST releases waits before peers learn of the failure; NO_SILENCE
- * keeps the table of values; KERNELS_LAST releases flags before it tells kernels to end;
- * NO_QUESTION accepts the end of a call as a result without asking for news; SAME_QUARTER
- * releases with the same value each time; ONE_RELEASE releases once; LATE_TARGET reports a call
- * to the watchdog after it was enqueued; NO_END_MARK does not mark the end of a call that failed
- * while it was enqueued. */
+ * Planted faults: RELEASE_FIRST releases waits before peers learn of the failure; NO_SILENCE does
+ * not overwrite the table of values; KERNELS_LAST releases flags before it tells kernels to end;
+ * NO_QUESTION accepts the end of a call as a result without asking for news; SAME_QUARTER releases
+ * with the same value each time; ONE_RELEASE releases once; LATE_TARGET reports a call to the
+ * watchdog after it was enqueued; NO_END_MARK does not mark the end of a call that failed while it
+ * was enqueued. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -64,8 +63,8 @@ byte enqueued[RANKS]; /* commands so far, of all calls */
 byte cut_at[RANKS];   /* 1 + the commands before the end mark of a call that was cut short */
 byte target[RANKS];   /* calls, including the call that is being enqueued */
 byte done[RANKS];     /* calls; the word `done` */
-bool silenced[RANKS];   /* the table of values is overwritten, */
-byte silence[RANKS];  /* with this value */
+bool silenced[RANKS];   /* the table of values is overwritten */
+byte silence[RANKS];  /* the value that fills the overwritten table */
 bool kernels_end[RANKS];
 
 /* A communicator. */
@@ -82,10 +81,10 @@ bool ended[RANKS];    /* no rank reads what is written to this rank any more */
 byte in_vain[RANKS];  /* releases since the stream moved, or a peer wrote a flag */
 
 #define CALL_OF(rank) (passed[rank] / COMMANDS + 1)
-/* Ranks are symmetric, so rank 0 is the first. */
+/* Ranks are symmetric, so only rank 0 may fail first. */
 #define MAY_FAIL (faults < FAULTS && (faults > 0 || me == 0))
 #define IS_PENDING(rank) (done[rank] != target[rank])
-#define ENDED 255 /* the end mark of that call is carried out */
+#define ENDED 255 /* a value of cut_at: the end mark has been carried out */
 #define IS_CUT(rank) (cut_at[rank] != 0 && passed[rank] + 1 == cut_at[rank])
 
 #define HOLDS(peer, is, call)                                                                      \
@@ -105,7 +104,7 @@ byte in_vain[RANKS];  /* releases since the stream moved, or a peer wrote a flag
 
 /* ---- the stream */
 
-#ifdef KERNELS /* a kernel does the wait for blocks, the return, and the signal after it */
+#ifdef KERNELS /* a kernel waits for blocks, returns them, and signals */
 #define KERNEL_MAY_GO_ON (COMMAND(me) == WAIT_PUSHED && kernels_end[me])
 #define SENDS_NOTHING (COMMAND(me) == SIGNAL_RETURNED && kernels_end[me])
 #define SENDS_VALUE (COMMAND(me) == SIGNAL_RETURNED || !silenced[me])
@@ -133,7 +132,7 @@ byte in_vain[RANKS];  /* releases since the stream moved, or a peer wrote a flag
 #define NOBODY RANKS
 #define VALUE (SENDS_VALUE -> EPOCH(CALL_OF(me), PHASE(COMMAND(me))) : silence[me])
 
-/* Signals to all peers. */
+/* Pushes the call's block to all peers. */
 inline push()
 {
     p = 0;
@@ -158,7 +157,7 @@ inline mark_done()
 {
     wrong[me] = wrong[me] || !HAS_ALL(==, CALL_OF(me));
 #ifndef WRITES
-    /* A peer that was released may have overwritten a block with that of its next call. */
+    /* A peer that was released may have overwritten its block with the block of its next call. */
     has_come = HAS_ALL(>=, CALL_OF(me));
     assert(has_come || released[me] || IS_CUT(me));
     has_come = false;
@@ -326,7 +325,7 @@ end:
  * releases. */
 #define NEEDS_RELEASE (IS_PENDING(me) && HAS_WORK && IS_STUCK && !dead[me])
 
-/* One peer after the other. */
+/* Tells one peer after the other. */
 inline tell()
 {
     p = (me + 1) % RANKS;
@@ -336,8 +335,8 @@ inline tell()
     od
 }
 
-/* After the stream has moved, the library continues with the next quarter, and this model begins
- * with the first one again. */
+/* Each further release advances flags by another quarter. Once the stream has moved, this model
+ * starts again with the first quarter, while the library goes on to the next one. */
 inline release_flags()
 {
     released[me] = true;

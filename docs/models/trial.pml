@@ -1,9 +1,9 @@
 /* How ranks begin a trial, take turns and decide (src/nccl/trial.c), for Spin. Each rank is a
  * process. The program has CALLS steps, and each step has a boundary of each communicator. A rank
- * may be any number of steps ahead of another, and a GPU any number of steps behind its host.
- * Ranks share three things for each communicator: the words of its decisions, an offer of each
- * rank, and the number of turns whose times each rank has published. A trial has fewer turns,
- * periods, attempts and delays than in the code.
+ * may be any number of steps ahead of another, and a GPU any number of steps behind its host. Ranks
+ * share three things for each communicator: the words of its decisions, an offer of each rank, and
+ * the number of turns whose times each rank has published. A trial has fewer turns, periods,
+ * attempts and delays than in the code.
  *
  * Checked: ranks have the same arm after the same boundary, and the same number of decisions. A
  * start is agreed only while all ranks hold their reservations for this communicator. A process
@@ -17,9 +17,10 @@
  *
  * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and
  * OWN_TIMES decides, from the rank's own view; USED_TWICE reuses words of decisions; NUMBERLESS
- * offers have no number; ANY_OFFER begins with only this rank's offer; NO_RESERVE makes no
+ * gives offers no number; ANY_OFFER begins with only this rank's offer; NO_RESERVE makes no
  * reservation; NO_RELEASE keeps the reservation when a start is delayed; OLD_OFFER accepts offers
- * from before the period changed; NO_BOUND delays the verdict without limit; WAITS for times. */
+ * from before the period changed; NO_BOUND delays the verdict without limit; WAITS makes ranks wait
+ * for times. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -34,7 +35,7 @@
 #endif
 #define PERIODS 2      /* boundaries of a turn; the first is not counted */
 #define OFFER_PERIODS 2
-#define LONGEST_OFFER 3 /* boundaries of an offer after a rank came too late for an earlier one */
+#define LONGEST_OFFER 3 /* boundaries of an offer that follows one for which a rank came too late */
 #define LEFT 2          /* boundaries after which a subject that was given up is tried again */
 #ifndef ATTEMPTS
 #define ATTEMPTS 2
@@ -84,7 +85,7 @@ byte published[COMMS * RANKS]; /* trial * 8 + turns whose times are published */
 /* Properties of the program and its GPUs. */
 bool is_longer[COMMS]; /* arm 1 makes periods 1.25 x longer; otherwise it is better */
 byte again_at[COMMS];
-/* A process: the communicator that is being tried, from 1. */
+/* For each process: 1 + the communicator that it tries; 0: none. */
 byte tries[RANKS];
 bool has_stopped;
 /* The first rank's arm after a boundary, and how many ranks have passed that boundary. */
@@ -136,7 +137,7 @@ inline want()
     }
 }
 
-/* Decides `mine`, unless there is a decision, which `mine` then becomes. Each access is a step. */
+/* Decides `mine`. If there already is a decision, sets `mine` to it. Each access is a step. */
 inline decide()
 {
 #ifdef STORED
@@ -357,7 +358,7 @@ inline boundary()
     fi
 }
 
-/* The GPU may have come so far that times are known. */
+/* Spin chooses how far the GPU has come. Publishes the times that are known by then. */
 inline publish()
 {
     do
@@ -384,7 +385,7 @@ inline compare()
     }
 }
 
-/* Only the communicator that is being tried here may run. */
+/* Checks that this process tries at most one communicator. */
 inline look()
 {
     d_step {

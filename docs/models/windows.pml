@@ -1,21 +1,21 @@
 /* How windows of registered memory are opened and closed (src/alloc/registry.c, registry_peers.c,
- * registry_import.c, and registry_settle.c, src/api/register.c), for Spin. Each rank has a
- * caller, a worker, and a stream that carries out the rank's calls in order. Its memory is one
- * range of addresses with PIECES regions. In each call its buffer is in one of the regions.
- * Before a call the program may map other memory at the addresses of a region that no pending
- * call uses, register a region, or deregister the window.
+ * registry_import.c, and registry_settle.c, src/api/register.c), for Spin. Each rank has a caller,
+ * a worker, and a stream that carries out the rank's calls in order. Its memory is one range of
+ * addresses with PIECES regions. In each call its buffer is in one of the regions. Before a call
+ * the program may map other memory at the addresses of a region that no pending call uses, register
+ * a region, or deregister the window.
  *
- * The model assumes what places.pml and the verifier show: of each pair of ranks the later one knows
- * both places, and a call ends after all copies of the call.
+ * The model assumes what places.pml and the verifier show: of each pair of ranks the later one
+ * knows both places, and a call ends after all copies of the call.
  *
- * In the library callers close imports, at any moment that suits the GPU, and memory that cannot be opened before other
- * memory is closed is opened by the call that needs it. In the model the worker does both, also at any moment, and
- * waits with all later messages: fewer imports are open then than in the library.
+ * In the library callers close imports, whenever the GPU is idle. Some memory cannot be opened
+ * before other memory is closed; then the call that needs it does both. In the model the worker
+ * does both, at any moment, and handles no later message before. So fewer imports are open than in
+ * the library.
  *
- * Checked: each copy goes through an open import, to the memory that its owner meant by the call;
- * a window that a call names exists; all waits end, also when a rank dies or an import fails;
- * dropped windows are closed in the end; no allocation is opened while an import holds its
- * addresses.
+ * Checked: each copy goes through an open import, to the memory that its owner meant by the call; a
+ * window that a call names exists; all waits end, also when a rank dies or an import fails; dropped
+ * windows are closed in the end; no allocation is opened while an import holds its addresses.
  *
  * OWNERS: this many ranks have registered memory, and the others' buffers are in the pool. PIECES
  * 1: an allocation that peers open by its handle. DEATH: a rank may die. FAILURES: an import may
@@ -23,9 +23,10 @@
  *
  * Planted faults: SAME_NUMBER reuses a number; NO_IDS does not compare ids; NO_WAIT copies before
  * the region is imported; EARLY_DROP tells peers to drop a window that pending calls use;
- * NO_LATER_DROP never tells them; LATE_DROP tells them after the next window; NO_SWEEP closes
- * nothing; FORGET_FAILED does not record that an import failed; NO_END continues the wait for
- * imports after the communicator has failed, and POST_NO_END the wait for room to post. */
+ * NO_LATER_DROP never tells peers to drop such a window; LATE_DROP tells them only after the next
+ * window was announced; NO_SWEEP closes nothing; FORGET_FAILED does not record that an import
+ * failed; NO_END continues the wait for imports after the communicator has failed, and POST_NO_END
+ * continues the wait for room to post. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -41,7 +42,7 @@
 #ifndef CHANGES
 #define CHANGES 2 /* how often a rank's program changes its memory; at most 3 */
 #endif
-#define WINDOWS (CHANGES + 2) /* a rank makes fewer calls; calls are numbered from 1 */
+#define WINDOWS (CHANGES + 2) /* a rank makes fewer windows; windows are numbered from 1 */
 
 #define ALL ((1 << RANKS) - 1)
 #define ADD 1
@@ -72,7 +73,7 @@
 #define MAY_DIE skip
 #endif
 
-/* The program's memory: its id, which is never reused, and the last call with it. */
+/* The program's memory: its id, which is never reused, and the last call that uses it. */
 byte there[RANKS * PIECES];
 byte busy[RANKS * PIECES];
 
@@ -82,14 +83,14 @@ byte region[RANKS * PIECES];
 byte last_use[RANKS];
 byte next_number[RANKS];
 byte posted[RANKS];
-byte leaving[RANKS * WINDOWS]; /* the last call that uses the forgotten window; 0: not leaving */
+byte leaving[RANKS * WINDOWS]; /* the last call that uses the window, which is dropped then; 0: not */
 
 /* A rank's announcement of a call. `meant` is the id of the memory that the rank means. */
 byte window[(CALLS + 1) * RANKS];
 byte piece[(CALLS + 1) * RANKS];
 byte meant[(CALLS + 1) * RANKS];
 byte version[(CALLS + 1) * RANKS];
-byte arrived[CALLS + 1]; /* bits of the ranks that have announced the call */
+byte arrived[CALLS + 1]; /* the set of ranks that have announced the call */
 bool late[CALLS + 1];    /* the decision was not to wait for all */
 
 /* Imports, in the order in which they are made. A kept plan holds the import, not the number. */
@@ -122,7 +123,8 @@ chan messages[RANKS * RANKS] = [1] of { byte, byte, byte, byte, byte };
 
 /* ---- the caller: this rank's own windows */
 
-/* Posts a message to each peer. The wait for room ends when the peer or the communicator does. */
+/* Posts a message to each peer. The wait for room ends if the peer dies or the
+ * communicator fails. */
 inline post(kind, which, what)
 {
     posted[me]++;
@@ -221,7 +223,7 @@ inline select_piece()
 {
     if
     :: q = 0
-    :: PIECES == 2 && number[me] != 0 -> q = 1 /* before that, both are equivalent */
+    :: PIECES == 2 && number[me] != 0 -> q = 1 /* before the first window, both pieces are equivalent */
     fi
 }
 
@@ -269,7 +271,7 @@ inline meet()
     }
 }
 
-/* The open import with a number, or the next one to make. */
+/* Sets `i` to the open import of window `which`, or to the next import if there is none. */
 inline find(peer, which)
 {
     i = 0;
@@ -280,8 +282,8 @@ inline find(peer, which)
     od
 }
 
-/* Finds a peer's window, and waits until the region that the peer announced is imported. A kept
- * plan has done so before. A failed import fails the call. */
+/* Finds a peer's window, and waits until the region that the peer announced is imported. For a kept
+ * plan this was done before. A failed import fails the call. */
 inline learn(peer)
 {
     d_step {
@@ -329,7 +331,7 @@ inline learn(peer)
     }
 }
 
-/* Records that the call uses the windows, after it was enqueued. */
+/* Once the call was enqueued, records that it uses its windows. */
 inline note_use()
 {
     d_step {
@@ -390,7 +392,7 @@ proctype caller(byte me)
         p = 0;
         if
         :: !stop -> enqueued[me] = call; note_use()
-        :: else -> failed[me] = true /* peers know of it */
+        :: else -> failed[me] = true /* peers learn of the failure */
         fi;
         atomic {
             q = 0;
@@ -403,7 +405,7 @@ proctype caller(byte me)
     atomic {
         done[me] == CALLS || failed[me] || stop;
         if
-        :: !stop && !failed[me] -> tell_left() /* the next call would */
+        :: !stop && !failed[me] -> tell_left() /* in the library the next call does so */
         :: else
         fi;
         ended[me] = true
@@ -457,7 +459,7 @@ inline make_way(peer)
     :: j < imports[PAIR(me, peer)] && MAY_CLOSE(me, peer, j) -> close(peer, j)
     :: j < imports[PAIR(me, peer)] && closed[IMPORT(me, peer, j)] -> j++
     :: j < imports[PAIR(me, peer)] && !closed[IMPORT(me, peer, j)] && !MAY_CLOSE(me, peer, j) ->
-        assert(dropped[IMPORT(me, peer, j)]); /* otherwise nothing ever closes it */
+        assert(dropped[IMPORT(me, peer, j)]); /* an import that is not dropped is never closed */
         MAY_CLOSE(me, peer, j) || failed[me]
     :: failed[me] -> break
     :: j == imports[PAIR(me, peer)] -> break
@@ -580,7 +582,7 @@ end_copied:
         d_step {
             (ALL_REACHED(copied) || failed[me]) && !dead[me];
             if
-            :: ALL_REACHED(copied) -> /* no rank needs to know any more */
+            :: ALL_REACHED(copied) -> /* no rank needs these any more */
                 window[TOLD(call, me)] = 0;
                 piece[TOLD(call, me)] = 0;
                 meant[TOLD(call, me)] = 0;
@@ -595,7 +597,8 @@ end_copied:
 
 /* ---- the end */
 
-/* Nothing can continue. All open imports of a rank are of windows that their owners still have. */
+/* Runs when no other process can continue. Then every open import must be of a window that its
+ * owner still has. */
 proctype monitor()
 {
     byte r, p, i;
