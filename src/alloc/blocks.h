@@ -1,8 +1,8 @@
-/* Which bytes of an address range are free and which are taken. This file knows only numbers: no memory, no peers.
+/* Which bytes of an address range are free and which are taken. This file handles only numbers: no memory, no peers.
  *
- * All blocks are in one list, sorted by offset. Calls look for the block that holds an offset; this takes O(log n).
- * Allocating (at the lowest offset that fits) and freeing pass through the list once. Equal sequences of calls give
- * equal offsets on every rank; the symmetric pool relies on that. */
+ * All blocks are in one list, sorted by offset. Finding the block that holds an offset takes O(log n). Allocating, at
+ * the lowest offset that fits, and freeing take O(n). Equal sequences of calls give equal offsets on every rank; the
+ * symmetric pool relies on that. */
 #ifndef CECL_ALLOC_BLOCKS_H
 #define CECL_ALLOC_BLOCKS_H
 
@@ -24,7 +24,8 @@ struct cecl_blocks {
 /* Makes sure that the next cecl_blocks_add_region and one cecl_blocks_take after it cannot fail. */
 ceclResult_t cecl_blocks_reserve(struct cecl_blocks *blocks);
 
-/* Adds a free region. Blocks of different regions are never joined, so a block lies within one region. */
+/* Adds a region: a range of free bytes. Blocks of two regions are never joined, so each block lies within one
+ * region. */
 ceclResult_t cecl_blocks_add_region(struct cecl_blocks *blocks, uint64_t offset, uint64_t bytes);
 
 /* Takes `bytes` (a multiple of CECL_BLOCK_ALIGN, > 0) at the lowest offset that fits. Returns false if no

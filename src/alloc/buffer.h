@@ -29,13 +29,13 @@ struct cecl_registered {
 
 struct cecl_window {
     uint64_t home;   /* the address of the window's first byte; 0: the private window */
-    uint64_t number; /* 0: the memory cannot be shared; its buffers are in the private window */
+    uint64_t number; /* 0: peers cannot reach it; buffers in it are in the private window */
     /* -- for registered windows -- */
     uint64_t bytes;
     struct cecl_registered *regions; /* [nregions], in the order of addresses */
     size_t nregions, room;
     uint32_t pins; /* how many registrations by the caller cover the window */
-    /* the last call that used the window is done once the flags' `done` has reached this */
+    /* the value of the word `done` (flags/flags.h) from which on the last call that used the window is done */
     uint32_t last_use;
     bool used;
     bool gone;                   /* the registry has forgotten the window */
@@ -53,7 +53,7 @@ struct cecl_peer_buffer {
     uint64_t offset;
 };
 
-/* The window of all private memory. It is never written. */
+/* The window of all private memory. Its fields never change. */
 extern struct cecl_window cecl_window_private;
 
 static inline bool cecl_window_is_registered(const struct cecl_window *window)

@@ -59,7 +59,7 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
     return ceclSuccess;
 }
 
-/* Does not wake threads. The device's host_write wakes threads, at the cost of a system call for each word. */
+/* Unlike the device's host_write, makes no system call for each word, because no thread waits for these words yet. */
 void cecl_hosted_begin(uint32_t *words, size_t count, uint32_t value)
 {
     for (size_t i = 0; i < count; i++)

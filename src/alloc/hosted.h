@@ -1,6 +1,6 @@
 /* Memory of the host that all ranks of a communicator map, and that their devices can use. It has words for flags,
- * messages, signals and captured calls, and a part for each rank, through which the rank's blocks go in small calls of
- * an urgent communicator.
+ * messages, signals and captured calls. In an urgent communicator it also has a part for each rank, through which small
+ * calls pass that rank's blocks.
  *
  * The memory is a part of the ranks' shared memory (boot/mesh.h). */
 #ifndef CECL_ALLOC_HOSTED_H
@@ -25,11 +25,11 @@ struct cecl_hosted {
     uint64_t half_bytes;
 };
 
-/* How many 64-bit words of a row count captured calls that are one kernel. These words lie behind the row's two words
- * for captured calls. */
+/* How many 32-bit words of a row hold the counts of captured calls that are one kernel. They lie behind the row's two
+ * words for captured calls. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
-    return 2 * 2 * (uint32_t)nranks; /* a 64-bit word for each enum cecl_numbering */
+    return 2 * 2 * (uint32_t)nranks; /* two 64-bit counts for each rank */
 }
 /* The rank's two words for captured calls. Their address is a multiple of 8 bytes. */
 static inline uint32_t *cecl_hosted_turn(const struct cecl_hosted *hosted, int rank)
@@ -62,7 +62,7 @@ static inline uint32_t *cecl_hosted_awaited(const struct cecl_hosted *hosted, in
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->awaited);
 }
 
-/* A rank's part: both halves. */
+/* A rank's part, which has two halves. */
 static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
 {
     return hosted->halves + 2 * (uint64_t)rank * hosted->half_bytes;
@@ -78,7 +78,7 @@ size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
 ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
                               int nranks, uint64_t half_bytes);
 
-/* Sets words that no stream, no kernel and no other rank uses yet. */
+/* Sets words that no stream, kernel or other rank uses yet. */
 void cecl_hosted_begin(uint32_t *words, size_t count, uint32_t value);
 
 /* No work that uses the memory may be pending. */

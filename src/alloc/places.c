@@ -255,8 +255,8 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* When a rank that has not arrived is likely to come. The loads are relaxed, because a wrong guess costs only a wait,
- * or a FULL outcome. */
+/* Whether ranks that have not arrived are likely to come soon. A guess: its loads are relaxed, because a wrong guess
+ * only makes this rank wait in vain, or decide LATE too early. */
 enum missing { SOON, BEHIND, NEVER };
 
 static enum missing what_is_missing(const struct cecl_places *places,
@@ -309,15 +309,15 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = unspent(places); /* if more time has passed, the thread was not running */
+    const uint64_t most = unspent(places); /* time beyond this: the thread was not running */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;
     patience->pending_ns -= least_of(spent, patience->pending_ns);
 }
 
-/* If this rank's GPU has run out of work, the wait for the previous group counts more. The debt is limited, so that a
- * rank recovers from it in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
+/* If this rank's GPU has run out of work, the wait for the previous group counts CECL_PLACES_DRY times. `spent_ns` is
+ * limited, so that a rank regains it in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
 static void note_dry(struct cecl_places *places, const struct cecl_places_patience *patience,
                      void *context)
 {
@@ -340,7 +340,7 @@ static uint64_t published_by_all(const struct cecl_places *places)
     return least;
 }
 
-/* A wait while this rank's GPU is behind, which costs the GPU nothing. */
+/* The first part of a wait, which costs nothing because this rank's GPU is behind (see cecl_places_patience). */
 struct free_wait {
     bool goes_on;
     uint32_t to_do;    /* what the GPU had to do when this rank looked last */
@@ -348,7 +348,7 @@ struct free_wait {
     uint64_t ns;       /* how long the wait has lasted */
 };
 
-/* Looks whether the wait goes on. It began `spent` ns ago. */
+/* Finds whether the GPU is still behind. The wait began `spent` ns ago. */
 static void look(struct cecl_places *places, const struct cecl_places_patience *patience,
                  void *context, struct free_wait *wait, uint64_t spent)
 {

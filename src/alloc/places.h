@@ -1,5 +1,5 @@
-/* Places: ranks of one host tell each other, for each call, where their buffers lie. This file knows only memory that
- * all ranks of a communicator share, and neither a device nor a collective.
+/* Places: ranks of one host tell each other, for each call, where their buffers lie. This file knows no device and no
+ * collective, only memory that all ranks of a communicator share.
  *
  * Ranks make the same calls at different times, and a caller may not wait long for a late peer. So
  * each call has one of two outcomes, on which all ranks agree:
@@ -68,7 +68,7 @@ struct cecl_places {
     uint64_t room_for;      /* calls up to this number have free entries */
     uint64_t most_spent_ns; /* limit of `spent_ns`; the caller sets it: see cecl_places_patience */
     uint64_t spent_ns;      /* ns spent on waits beyond `wait_ns`, minus the ns regained since */
-    uint64_t latest_ns;     /* ns waited beyond `wait_ns` for the latest group that was met */
+    uint64_t latest_ns;     /* ns waited for the latest group only because the GPU had work */
     uint64_t waited_at;     /* time of the clock, in ns, up to which waiting time was regained */
     uint64_t stood_still;   /* time of the clock, in ns, until which `behind` causes no wait */
     uint64_t nmet,
@@ -106,10 +106,11 @@ uint32_t cecl_places_entries(const struct cecl_places *places);
  * `count` is not 1 to cecl_places_entries. */
 bool cecl_places_begin(struct cecl_places *places, uint32_t count, cecl_places_go_on *go_on,
                        void *context);
-/* This rank's record of call `index` of these calls. The caller writes it before the calls are published. It still has
- * the words of an earlier call. */
+/* This rank's record of the call that comes `index` calls after the next one. It has the words of an earlier call until
+ * the caller overwrites them, which must be before cecl_places_publish. */
 struct cecl_place_record *cecl_places_own(const struct cecl_places *places, uint32_t index);
-/* Publishes the records of these calls, and arrives. All ranks number calls alike, and publish the same calls together.
+/* Publishes the records of the next `count` calls, and arrives. All ranks number calls alike, and publish the same
+ * calls together.
  *
  * group  [out] the calls' numbers, for the functions below. */
 void cecl_places_publish(struct cecl_places *places, uint32_t count,
@@ -119,26 +120,25 @@ void cecl_places_publish(struct cecl_places *places, uint32_t count,
  * number changes whenever the GPU has done a call. */
 typedef uint32_t cecl_places_behind(void *context, uint64_t last);
 
-/* How long a rank waits for late ranks before it decides LATE. It waits while its GPU is behind
- * (below), and then for `wait_ns`. It does not wait for `wait_ns` if a late rank has not even published the call before
- * this group. After that, two longer waits begin at the same time:
- * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time. It also skips this wait if
- *   the late rank has not published the call before this group.
- * - The rank waits for up to `pending_ns` while `is_pending` returns true. While its GPU has work, the wait costs the
+/* How long a rank waits for late ranks before it decides LATE. First it waits while its GPU is behind (see below), then
+ * for `wait_ns`. After that, two longer waits begin at the same time:
+ * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time.
+ * - The rank waits for up to `pending_ns` while `is_pending` returns true: while its GPU has work, the wait costs the
  *   GPU nothing. If the GPU has run out of work by the next call, the wait did cost time, so the wait's time beyond
  *   `worth_ns` counts CECL_PLACES_DRY times.
- * All longer waits together may spend `most_spent_ns`, and a rank regains 1 /
- * CECL_PLACES_SHARE of the time that passes. A single wait may take all that is left. A wait that ends with FULL within
- * `worth_ns` has saved the GPUs more time than it took, so only 1 / CECL_PLACES_GAINED of its time counts. So waits
- * lengthen a program by at most CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its hosts limit its speed.
+ * If a late rank has not even published the call before this group, the waits of `wait_ns` and `worth_ns` are skipped.
+ * All longer waits together may spend `most_spent_ns`, of which a rank regains 1 / CECL_PLACES_SHARE of the time that
+ * passes. One wait may spend all that is left. A wait that ends with FULL within `worth_ns` has saved the GPUs more
+ * time than it took, so only 1 / CECL_PLACES_GAINED of its time counts. So longer waits lengthen a program by at most
+ * CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its hosts limit its speed.
  *
- * The GPU is behind if it still has to do calls before the last one that the late rank has published. The GPU can
- * finish these calls without any host, so a wait during that time costs nothing and does not count. But a GPU that
- * makes no progress for `behind_ns` may be waiting for this host. After that, a GPU that is behind causes no wait for
- * CECL_PLACES_SHARE times as long.
+ * The GPU is behind while it still has to do calls before the last call that all ranks have published. It needs no host
+ * to finish these calls, so waiting meanwhile costs nothing and does not count. But a GPU that makes no progress for
+ * `behind_ns` may be waiting for this host. Then the rank does not wait for a GPU that is behind for CECL_PLACES_SHARE
+ * times `behind_ns`.
  *
- * A rank does not wait at all for a rank whose calls the same thread makes, nor for a rank that has made no call yet,
- * because the same thread may make that rank's calls. */
+ * A rank does not wait at all for a peer whose calls the calling thread makes, nor for a peer that has made no call
+ * yet, because the calling thread may be the one that makes the peer's calls. */
 #define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_DRY 16u
 #define CECL_PLACES_GAINED 4u

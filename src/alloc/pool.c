@@ -82,7 +82,8 @@ static void remember_call(struct cecl_pool *pool, uint64_t kind, uint64_t a, uin
 
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset)
 {
-    /* If a slice has fewer bytes, does not round: cecl_rendezvous_grow refuses the allocation, on all ranks alike. */
+    /* Does not round up a number that exceeds a slice, which could overflow. cecl_rendezvous_grow refuses it on all
+     * ranks. */
     const uint64_t rounded = bytes > pool->slice ? bytes : cecl_round_up(bytes, CECL_BLOCK_ALIGN);
     ceclResult_t result;
 

@@ -41,10 +41,9 @@ struct cecl_pool {
     uint64_t peak_bytes;
     /* number and hash of the allocations and frees so far; ranks must have equal ones */
     uint64_t calls, hash;
-    /* an allocation failed on this rank alone, because the host had no memory. So peers may have memory that this rank
-     * lacks */
+    /* this rank's host had no memory for an allocation that may have succeeded at peers */
     bool apart;
-    /* counts frees: a buffer that was located before a free may no longer exist after it */
+    /* how many frees there were; a buffer that was located before a free may be gone */
     uint64_t generation;
     uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */
     int nkept;
@@ -74,7 +73,7 @@ ceclResult_t cecl_pool_allocation(const struct cecl_pool *pool, const void *ptr,
  * Collective. */
 ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
 
-/* All ranks succeed, or all fail with the first failing rank's message. Collective. */
+/* Succeeds if `mine` is ceclSuccess on all ranks; else all fail with the first failing rank's message. Collective. */
 ceclResult_t cecl_pool_agree(struct cecl_pool *pool, ceclResult_t mine);
 
 /* The address of `offset` in rank's slice. */

@@ -112,7 +112,7 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
 {
     const struct slot *slot =
         slot_of(posts, ring_of(posts, role, peer), *number_of(posts, role, peer) + ahead);
-    /* this rank has not arrived, so the peer has */
+    /* if only one has arrived, it is the peer: this rank has not */
     return one_has_arrived(atomic_load_explicit(&slot->arrivals, memory_order_relaxed));
 }
 

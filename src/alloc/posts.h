@@ -1,5 +1,5 @@
 /* Posts: the two ranks of a message (ceclSend and ceclRecv) tell each other where their buffers
- * lie. This file knows only memory that all ranks of a communicator share, and neither a device nor a call.
+ * lie. This file knows no device and no call, only memory that all ranks of a communicator share.
  *
  * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike.
  * The shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
@@ -10,7 +10,7 @@
  * first, and the second one reads the first one's post. Only if a graph captures the message does the first rank wait
  * and read the second rank's post.
  *
- * A slot is used again once both ranks have finished its message. A rank has finished it when it has arrived and has
+ * A slot is used again once both ranks have finished its message. A rank finishes a message once it has arrived and has
  * read the post that it needs.
  *
  * A peer may write anything into the shared memory, or die. A rank then reads a wrong place, or finds no free
@@ -74,7 +74,7 @@ void cecl_posts_close(struct cecl_posts *posts);
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
 
 /* Whether the peer has posted its end of a message that this rank will make in this role. ahead: 1 is the next message,
- * 2 the one after that. The message must have a slot. */
+ * 2 the one after that. cecl_posts_room must return true for `ahead` messages. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
 /* Returns the next ticket, which is higher than all tickets that ranks got before. */

@@ -76,7 +76,7 @@ size_t registry_windows_up_to(const struct cecl_registry *registry, uint64_t add
     return registry_begin_up_to(registry->own, registry->nown, address, begin_of_window);
 }
 
-/* Homes of windows do not overlap: see make_room_for. */
+/* Windows do not overlap: make_room_for forgets those that a new window would overlap. */
 struct cecl_window *cecl_registry_find(const struct cecl_registry *registry, const void *ptr)
 {
     const uint64_t address = (uint64_t)(uintptr_t)ptr;

@@ -1,9 +1,9 @@
 /* Registered memory: memory that the program has allocated itself, and that peers can reach.
  *
- * Each rank has windows of its own memory: one for each allocation, or one for each range of addresses in which the
- * program maps memory piece by piece. Such a piece is a region. If a call uses a piece that cannot be shared, the whole
- * range becomes private. The rank sends its peers a message about each region. A peer imports the regions of a window
- * at the same distances from each other. Registering is local: a rank that registers memory waits for no other rank.
+ * A window is an allocation, or a range of addresses in which the program maps memory piece by piece; such a piece is a
+ * region. If a call uses a region that cannot be shared, the whole window becomes private. Otherwise the rank announces
+ * each region to its peers in a message. A peer imports the regions of a window at the same distances from each other.
+ * Registering is local: a rank that registers memory waits for no other rank.
  *
  * A rank never uses a window's number twice. So a kept plan that names a peer's window never reaches other memory that
  * was allocated later at the same address. When a call uses a region, the region's id shows whether the memory was
@@ -90,7 +90,7 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
                                 struct cecl_mesh *mesh, int rank, int nranks, int64_t timeout_ms,
                                 const struct cecl_registry_asks *asks);
 /* No work may be pending. A zeroed registry may be closed. If a communicator ends while work is pending, its registry
- * stays open. Other communicators can then still close memory that this work does not use. */
+ * stays open, so that other communicators can still close imports that this work does not use. */
 void cecl_registry_close(struct cecl_registry *registry);
 
 /* The window that holds `ptr`, or NULL if this rank has made no such window. Does not check whether the memory is still
@@ -117,9 +117,9 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
     window->last_use = target;
 }
 
-/* Looks at the memory from a buffer to the last byte that is used. Makes sure that the buffer's window describes this
- * memory, and that peers know all of its regions. If there is no window and `make` is set, makes one. registry->changes
- * shows whether a window was made or forgotten. */
+/* Looks at the memory from `use->buffer` to the last byte that the call uses. Makes sure that the buffer's window
+ * describes this memory, and that peers know all regions of this memory. If there is no window and `make` is set, makes
+ * one. registry->changes shows whether a window was made or forgotten. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
 /* How many ns this rank has spent on telling peers about regions since the last call of this function. */
@@ -146,8 +146,9 @@ ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_wind
  * falls: a number that is lower than what this rank already knows is ignored. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
 /* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on. Waits until the bytes are imported,
- * or until asks.go_on ends the wait (ceclTimeout). If the import has failed, returns its error. This function itself
- * opens memory that has replaced other memory: see registry_process.c. */
+ * or until asks.go_on ends the wait (ceclTimeout). If the import has failed, returns its error. If CUDA lets the worker
+ * open a window only after other memory is closed, this function closes that memory and opens the window: see
+ * registry_process.c. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
 
@@ -173,7 +174,7 @@ void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports
                        bool hold);
 /* Whether one of these imports is closed, or will be, because the peer has freed or replaced the memory. */
 bool cecl_imports_are_dropped(const struct cecl_imports *imports);
-/* Notes that no call is being made any more. */
+/* Notes that the call that was being made is over, with or without success. */
 void cecl_registry_made(struct cecl_registry *registry);
 
 /* Carries out one message, if one has arrived (*any). One call carries out only one, because importing its regions

@@ -1,7 +1,7 @@
 /* Carries out peers' messages about their windows: imports regions, and notes dropped windows. Only the worker runs
  * this code. It closes nothing, because closing may wait for the program's kernels. It holds the lock while it changes
- * the list of imports, but not while it imports, because importing may take long. A call on another registry may take
- * an import out of the list, if the import was dropped or if its memory is a handle: see registry_process.c. */
+ * the list of imports, but not while it imports, because importing may take long. Meanwhile a call on another registry
+ * may take dropped imports, and imports of handles, out of the list: see registry_process.c. */
 #include <stdlib.h>
 
 #include "alloc/registry_internal.h"
@@ -16,7 +16,8 @@ struct work {
     struct registry_message *message;
 };
 
-/* Returns ceclInProgress if former memory prevents opening the region. Memory of this process is not opened. */
+/* Returns ceclInProgress if former memory prevents opening the region. That cannot happen to memory of this process,
+ * which needs no opening. */
 static ceclResult_t open_region(const struct work *work, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
@@ -51,7 +52,7 @@ static ceclResult_t import_region(const struct work *work,
     return ceclSuccess;
 }
 
-/* Gives the device access to adjacent imported regions by one call. That takes little longer than the access to one
+/* Gives the device access to adjacent imported regions by one call, which takes little longer than for a single
  * region. */
 static ceclResult_t open_regions(const struct work *work, struct addresses range)
 {
@@ -90,7 +91,7 @@ static ceclResult_t import_all(const struct work *work, const int *fds)
             beside.high += exported->bytes;
     }
     cecl_keep_message(words);
-    /* calls can go on if they need only regions before the failed one */
+    /* also after a failure: some calls need only regions before the one that failed */
     const ceclResult_t opened = open_regions(work, beside);
     return result != ceclSuccess ? cecl_fail_with(result, words) : opened;
 }
@@ -159,8 +160,8 @@ static void note_failure(struct cecl_registry *registry, struct cecl_import *imp
 }
 
 /* Imports the regions of a message. If that fails, the error is kept with the window, because the owner may have freed
- * memory that no call here needs. Other errors are returned. They show that the peer is broken, so no later message of
- * the peer is carried out. */
+ * memory that no call here needs. After an error that is returned (a wrong message, or no host memory for a window) no
+ * later message of the peer is carried out. */
 static ceclResult_t add(struct cecl_registry *registry, int rank, struct registry_message *message,
                         const int *fds)
 {

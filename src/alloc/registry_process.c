@@ -13,7 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cecl_registry *all; /* a list */
 
 /* A forked child starts with an empty list, because it cannot use its parent's registries. It also initialises the lock
- * again, because a thread of the parent, which the child does not have, may hold it. */
+ * again, because a thread that only the parent has may hold it. */
 static void forget_all(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -62,10 +62,11 @@ uint64_t registry_next_import(void)
 /* How an import relates to the memory that is about to be opened. */
 enum standing { APART, OLDER, NEWER };
 
-/* Messages of several communicators come in any order. But a region is exported before its memory is freed. So if two
- * regions have the same addresses, the one that was exported first was also freed first. An import near `exported` may
- * belong to the same block or to a former block at the same addresses. If CUDA has refused to open `exported`, the
- * imports that were open at that time belong to a former block (see REGISTRY_BLOCK_BYTES). */
+/* If two regions have the same addresses, the one that was exported first is older: it was freed before the other was
+ * allocated. The order in which their messages come says nothing, because they may come on two communicators. A region
+ * that only lies near `exported` may be of the same block, or of a former block at the block's addresses (see
+ * REGISTRY_BLOCK_BYTES). If CUDA has refused to open `exported`, the regions that were open then (up to number
+ * `before`) are of a former block. */
 static enum standing standing_of(const struct cecl_import *import,
                                  const struct cecl_region_export *exported, uint64_t before)
 {
@@ -91,7 +92,7 @@ struct search {
     uint64_t before;
     bool takes;                /* whether to take imports that no call uses out of the lists */
     struct cecl_import *taken; /* the imports that were taken out */
-    bool left, outdated; /* whether imports stay in the lists; whether there is newer memory */
+    bool left, outdated; /* whether matching imports stay listed; whether there is newer memory */
 };
 
 static enum standing standing_in(const struct search *search, const struct cecl_import *import)
@@ -134,8 +135,9 @@ static void search_registry(struct cecl_registry *registry, struct search *searc
                        search);
 }
 
-/* Searches all registries of the GPU. Closes imports without the lock, because closing may take long. Uses the caller's
- * device, because other registries may end in between. That works because all devices of one GPU share its context. */
+/* Searches all registries of the GPU. Closes what it took out after it has released the lock, because closing may take
+ * long. By then the import's registry may have ended; so closes by the caller's device, as all devices of one GPU share
+ * its context. */
 static void search_all(struct cecl_registry *by, struct search *search)
 {
     pthread_mutex_lock(&lock);
@@ -190,8 +192,8 @@ static bool lasts(void *context)
 /* How long a call waits for memory that the device refuses to open, if the communicator has no time limit. */
 #define OPEN_MS 30000
 
-/* Closes former memory once the GPU has no work, or at once if that cannot be known; the program's own cudaFree would
- * also close at once. In a captured call it cannot be known, because asking would invalidate the capture. */
+/* Waits until the GPU has no work, then closes former memory. If the GPU cannot be asked, closes at once, as the
+ * program's own cudaFree would. A captured call may not ask, because that would invalidate the capture. */
 static void make_way(struct cecl_registry *registry, const struct cecl_import *import,
                      struct patience *patience)
 {
@@ -238,9 +240,9 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
 
 /* Bytes of dropped imports that are still open, plus one block for each import. */
 static _Atomic uint64_t dropped;
-/* If more than `bearable` is dropped, a call waits until the GPU has ended its work. If that takes too long, because a
- * kernel waits for the host, `bearable` becomes twice what is still dropped. So all waits together take only a few
- * times as long as one wait. */
+/* If `dropped` exceeds `bearable`, a call waits until the GPU has ended its work, and closes dropped imports. If that
+ * takes too long, because a kernel waits for the host, `bearable` becomes twice what is still dropped. So all waits
+ * together take only a few times as long as one wait. */
 #define DROPPED_BYTES (UINT64_C(256) << 20)
 static _Atomic uint64_t bearable = DROPPED_BYTES;
 

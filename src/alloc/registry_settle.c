@@ -56,9 +56,9 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
     return false;
 }
 
-/* Forgets windows that the new region makes obsolete. A window that the new region overlaps describes memory that is
- * gone. So may a window in the same driver block, and peers must close its memory before they can open the new
- * memory. */
+/* Forgets windows that the new region makes obsolete. If the new region overlaps a window, the window's memory is gone.
+ * The memory of a window in the same driver block may also be gone; peers must then close it before they can open the
+ * new memory. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
@@ -76,11 +76,11 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* When a window is made, this many other windows are checked, in turn. */
+/* When a window is made, this many other windows are checked; the next time, the windows after these. */
 #define LOOKS 8
 
-/* Checks the next LOOKS windows, and forgets those whose memory is gone. So if a program keeps freeing and allocating,
- * about one window in LOOKS describes memory that is gone. To check all windows each time would make the first use of
+/* Checks the next LOOKS windows, and forgets those whose memory is gone. If a program keeps freeing and allocating,
+ * about one window in LOOKS is then of memory that is gone. To check all windows each time would make the first use of
  * memory slow if there are many windows. */
 static ceclResult_t forget_gone(struct cecl_registry *registry)
 {
@@ -162,8 +162,8 @@ static bool covers_another(const struct cecl_window *window, const struct cecl_r
     return last && last->base + last->bytes > region->base;
 }
 
-/* What a look at the memory of a window finds. MIXED: some memory is still the same, and other memory in the window's
- * range of addresses cannot be shared. */
+/* What a look at a window's memory finds. GONE: the window must be made anew. MIXED: some memory is still the same, and
+ * other memory in the window's range of addresses cannot be shared. */
 enum verdict { SETTLED, GONE, MIXED };
 
 static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_registered *region,
@@ -288,8 +288,8 @@ static ceclResult_t make_mixed(struct cecl_registry *registry, const void *ptr, 
     return make_private(registry, &region);
 }
 
-/* How often to look at the memory at most. It changes between two looks only if another thread of the program frees
- * it. */
+/* How often to look at the memory at most. A second look differs from the first only if another thread of the program
+ * frees memory meanwhile. */
 #define TRIES 4
 
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,

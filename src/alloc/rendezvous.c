@@ -6,7 +6,7 @@
 
 #include "util/grow.h"
 
-/* Checks that all ranks ask for the same size, and have made the same calls before. Collective. */
+/* Checks that all ranks ask for the same size, after the same allocations and frees. Collective. */
 static ceclResult_t compare(struct cecl_pool *pool, uint64_t asked, uint64_t bytes)
 {
     const struct cecl_proposal mine = {asked, bytes, pool->calls, pool->hash};
@@ -71,7 +71,7 @@ static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_seg
     ceclResult_t result = pool->dev->ops->mem_export(pool->dev, &segment->own, &fd);
 
     *nmapped = 0;
-    result = cecl_mesh_agree(pool->mesh, result); /* no rank sends unless every rank can */
+    result = cecl_mesh_agree(pool->mesh, result); /* no rank sends its descriptor unless all can */
     if (result == ceclSuccess) {
         result = cecl_mesh_exchange_fd(pool->mesh, fd, fds);
         const bool received = result == ceclSuccess;
@@ -116,7 +116,7 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
         want = left;
     CECL_TRY(cecl_mesh_agree(pool->mesh, reserve_tables(pool)));
 
-    /* Tries the larger size first. If a rank has no room for it, adds only as much as is needed. */
+    /* Tries the larger size first. If a rank has no memory for it, adds only as much as is needed. */
     segment.bytes = want;
     ceclResult_t result = create_everywhere(pool, segment.bytes, &segment.own);
     if (result == ceclOutOfMemory && want > least) {

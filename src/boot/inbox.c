@@ -137,8 +137,8 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
 
 /* Returns what recvmsg returns; the flags are in message->msg_flags. The caller owns the received descriptors. The
  * message stays in the socket, so descriptors for which this process has no room yet can be received later. A result of
- * 0 with descriptors is an empty message. Otherwise 0 says that the other end has closed, but the kernel may say so
- * before it has delivered the last message. So only the second 0 counts. */
+ * 0 with descriptors is an empty message. A result of 0 without descriptors says that the other end has closed. The
+ * kernel may say this before it has delivered the last message, so only the second time counts. */
 static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *letter)
 {
     const struct msghdr asked = *message;
@@ -182,7 +182,7 @@ static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void 
                            .msg_control = control.bytes,
                            .msg_controllen = sizeof(control.bytes)};
     *letter = (struct cecl_letter){0};
-    if (!is_same_user(fd)) /* before its descriptors come into this process */
+    if (!is_same_user(fd)) /* before this process receives its descriptors */
         return NO_RANK;
     const ssize_t got = receive(fd, &asked, letter);
     if (got < 0)
@@ -233,7 +233,7 @@ ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message
         if (heard != NOTHING_YET)
             cecl_net_drop(&inbox->caller, 1);
         else if (poll(&next, 1, 0) > 0)
-            /* The silent caller must connect again. If it has just sent something, that can still be read. */
+            /* Turns the silent caller away; it must connect again. What it has just sent can still be read. */
             (void)shutdown(inbox->caller, SHUT_RDWR);
         else
             return ceclInProgress;

@@ -18,7 +18,7 @@
 #define CECL_INBOX_FDS 64     /* most descriptors of a message */
 #define CECL_INBOX_BYTES 4096 /* most bytes of a message; every socket's buffer has room for it */
 
-/* Where an inbox is, and what a message must show. */
+/* The name of an inbox, and the secret that each message to it must have. */
 struct cecl_inbox_address {
     char name[40]; /* of an abstract Unix socket */
     uint8_t secret[16];
@@ -31,7 +31,7 @@ struct cecl_inbox {
     int64_t lack[2]; /* since when descriptors have been lacking: see cecl_net_bears */
 };
 
-/* Where a message comes from, and what came with its bytes. */
+/* A message's sender, number, size and descriptors. */
 struct cecl_letter {
     int rank;
     uint32_t number; /* the sender's */

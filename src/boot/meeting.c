@@ -3,7 +3,7 @@
  * a lock. A rank that stops or dies leaves no partial event. (If an event were cut, calls would end at their
  * deadlines.)
  *
- * A communicator meets seldom, so the log grows until the communicator ends. */
+ * Meetings are rare, so nothing is ever removed from the log while its communicator lives. */
 #include "boot/meeting.h"
 
 #include <errno.h>
@@ -26,14 +26,14 @@
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
 #define LOGGED_BYTES 8192 /* bytes reserved in the log for each rank: at least 4 calls */
-#define READING_MS 1000   /* how long a rank may take to read how its call ends */
+#define READING_MS 1000   /* how long a rank that gives up still reads the log */
 
 enum kind { COMES = 1, GIVES_UP, REFUSES };
 
 /* What a rank appends to the log. A page has room for a whole number of events, so no event crosses a page, and the
  * kernel writes each one whole. */
 struct event {
-    uint64_t sum; /* hash of the rest: before Linux 6.8 a size may be seen before its bytes */
+    uint64_t sum; /* hash of the rest: before Linux 6.8 readers may see a size before its bytes */
     int32_t kind, rank;
     int32_t result;  /* GIVES_UP, REFUSES: ceclResult_t, with `words` */
     int32_t missing; /* GIVES_UP: the member that had gone, or NOBODY */
@@ -50,7 +50,7 @@ _Static_assert(CECL_MEMORY_UNIT % sizeof(struct event) == 0, "no event crosses a
 
 /* What the log says of a rank. */
 struct cecl_meeting_seat {
-    int64_t came;                 /* where the log says that it has come; 0: it does not wait */
+    int64_t came;                 /* where in the log it has come; 0: it is not waiting */
     uint64_t call;                /* the number of its last call */
     struct cecl_rank_set members; /* the list of its last call */
 };
@@ -65,7 +65,7 @@ struct stay {
 };
 
 /* Allocates the log's first pages, so that a lack of memory fails all ranks here. Later, a rank that cannot write would
- * fail alone, and the others would wait for it. Some sandboxes cannot allocate ahead. */
+ * fail alone, and the others would wait for it. Some sandboxes cannot allocate ahead; then it succeeds without. */
 static ceclResult_t reserve(int log, size_t start, size_t bytes)
 {
     int failed;
@@ -164,8 +164,8 @@ static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
                      cecl_rank_list_words(&one), other, cecl_rank_list_words(&two), meetings->rank);
 }
 
-/* Whether the events that have been read reach this rank's present call. An earlier call may have failed before all of
- * its events were read. */
+/* Whether this rank has read the log up to its present call. Events of an earlier call, which failed before they were
+ * read, may come first. */
 static bool is_mine(const struct stay *stay)
 {
     const struct cecl_meetings *meetings = stay->meetings;
@@ -178,7 +178,7 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
     stay->meetings->seats[rank].came = 0;
     if (rank != stay->meetings->rank || !is_mine(stay))
         return;
-    /* the time-out of a rank with another list does not fit this rank's list, so the message names both lists */
+    /* a time-out of a rank with another list may name ranks that are not on this list; so names both lists */
     const bool differ = why->lists_differ || (why->kind == GIVES_UP && why->missing == NOBODY);
     stay->is_over = true;
     stay->result = differ && !equal(&why->members, &stay->plan->members)
@@ -186,9 +186,9 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
                        : cecl_fail_with((ceclResult_t)why->result, why->words);
 }
 
-/* Whether an earlier failure ends the call of a rank with this list. For such a failure, a failed rank is on the list,
- * and also the rank at fault, if one is known. That failure and all earlier ones are used up; if no failure ends the
- * call, all failures are.
+/* Whether an earlier failure ends the call that a rank makes with this list. It does if the list has a rank that has
+ * failed, and also the missing rank, if the failure names one. For this rank, that failure and all earlier ones are
+ * then used up; if no failure ends the call, all are.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)
@@ -212,7 +212,8 @@ static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *lis
     return found;
 }
 
-/* Keeps a failure. If there are too many, forgets one whose ranks learn of this failure anyway, or else the oldest. */
+/* Keeps a failure. If there are too many, forgets one whose owed ranks are all owed this one, too, or else the
+ * oldest. */
 static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeting_failure *failure)
 {
     if (equal(&failure->owed, &nobody))
@@ -232,8 +233,7 @@ static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeti
  * the ranks that list one of those, and so on. */
 enum spread { SAME_LIST, WHO_LIST_IT, WHO_WAIT };
 
-/* Finds the ranks whose calls end when one rank's call fails. lists: [out] the ranks that are on the lists of any of
- * them */
+/* Finds the ranks whose calls end when one rank's call fails. lists: [out] all ranks on the lists of these ranks */
 static void find_ended(const struct cecl_meetings *meetings, int rank,
                        const struct cecl_rank_set *members, enum spread spread,
                        struct cecl_rank_set *ended, struct cecl_rank_set *lists)
@@ -272,7 +272,7 @@ static bool all_wait(const struct cecl_meetings *meetings, const struct cecl_ran
     return equal(late, &nobody);
 }
 
-/* The members of a list have met. */
+/* Ends the calls of all members of a list, who have met. */
 static void meet(struct stay *stay, const struct cecl_rank_set *list)
 {
     struct cecl_meetings *meetings = stay->meetings;
@@ -436,7 +436,7 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
             if (why != ceclSuccess) {
                 event.result = (int32_t)why;
                 cecl_keep_message(event.words);
-                CECL_TRY(say(plan->meetings, &event)); /* others may have ended the call before */
+                CECL_TRY(say(plan->meetings, &event)); /* an earlier event may end the call */
                 end = cecl_deadline(READING_MS);
                 continue;
             }

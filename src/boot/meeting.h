@@ -19,7 +19,7 @@
 struct cecl_meeting_failure {
     int64_t at; /* where its event is in the log */
     struct cecl_rank_set failed,
-        owed; /* failed: the ranks that have failed by it. owed: listed ranks that did not wait */
+        owed; /* failed: the ranks whose calls it ended. owed: listed ranks that had not come */
 };
 
 /* A communicator's meetings, as far as one rank has read the log. */

@@ -259,7 +259,7 @@ ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer)
                                : "");
 }
 
-/* Rank 0 sends the memory to all ranks. If a rank has gone, all ranks notice it later. */
+/* Sends the memory from rank 0 to all other ranks. Passes over a rank that has gone: all ranks notice it later. */
 static ceclResult_t send_memory(struct cecl_mesh *mesh)
 {
     ceclResult_t result = map_rows(mesh);
@@ -294,7 +294,7 @@ static ceclResult_t await_memory(struct cecl_mesh *mesh)
                              mesh->init_timeout_ms);
         else if (!cecl_mesh_await(mesh, true, TICK_MS))
             CECL_TRY(mesh_check_joining(mesh, 0));
-        /* takes the descriptors of ranks that have the memory: too many sent and not received would hold up rank 0 */
+        /* takes what others have sent: if too many descriptors were sent and not received, rank 0 could send no more */
         mesh_take_fds(mesh);
     }
     return map_rows(mesh);
@@ -316,8 +316,8 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
 
 /* ---- messages */
 
-/* Whether a message may be sent later. ETOOMANYREFS: this user has too many sent descriptors that are not received
- * yet. EPIPE, ECONNRESET: the receiver has turned this rank away, because a newer caller had come before this rank's
+/* Whether sending may succeed later. ETOOMANYREFS: this user has too many sent descriptors that are not received yet.
+ * EPIPE, ECONNRESET: the receiver has turned this rank away, because a newer caller had come before this rank's
  * message. */
 static bool may_try_again(int error)
 {
@@ -365,7 +365,7 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
             return cecl_fail(ceclTimeout, "rank %d took no message in time", peer);
         if (atomic_load(&mesh->interrupted))
             return mesh_interrupted(mesh);
-        /* only the thread that exchanges sends these, so it also takes what has come */
+        /* only the thread that exchanges sends these descriptors; meanwhile it takes those of others */
         if ((kind == MESH_EXCHANGE || fds == &mesh->memory) && !bears)
             mesh_take_fds(mesh);
         poll(NULL, 0, 1);

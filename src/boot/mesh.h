@@ -22,15 +22,15 @@ struct cecl_invitation {
     uint64_t process;
 };
 
-/* At a timeout a rank may not know which of several late ranks is to blame. It then waits this many ms more. A late
- * rank that itself waits for a third rank also times out soon, and names that rank (comm.h). */
+/* At a timeout a rank may not know which of several late ranks is to blame. It then waits this many ms more: a late
+ * rank that itself waits for a third rank also times out soon, and names the third rank (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
 /* Fails if this process may not open as many descriptors as `nranks` ranks in it need for their meshes. Local. */
 ceclResult_t cecl_mesh_check_limit(int nranks);
 
 /* A memory that all ranks share, and that can still be used when the mesh is broken or closed. The memory has numbered
- * parts, each for one user. To add a user, give its part a number and a size where cecl_shared_lay_out is called. */
+ * parts. To add a part, give it a number and a size where cecl_shared_lay_out is called. */
 #define CECL_SHARED_PARTS_MAX 12
 struct cecl_shared {
     char *base; /* this rank's mapping; NULL: none yet */
@@ -64,17 +64,17 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
 
 /* Connects all ranks, which have told each other their invitations. Collective.
  *
- * invitations  rank r's invitation is `apart` * r bytes behind it
+ * invitations  rank r's invitation begins `apart` * r bytes after `invitations`
  * shared       is mapped, zeroed; no rank can make it smaller. NULL: not needed
  *
- * After a failure cecl_mesh_tell_abort tells the peers why. If this rank does not have the memory yet, the peers notice
- * that it leaves. */
+ * After a failure cecl_mesh_tell_abort tells the peers why. A rank that has not received the memory yet can tell
+ * nothing; its peers only notice that it has left. */
 ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, size_t apart,
                                struct cecl_shared *shared);
 
 /* The file of the shared memory, once ranks are connected. What ranks append to the file begins at *start. Local. */
 int cecl_mesh_memory(const struct cecl_mesh *mesh, size_t *start);
-/* Called when the communicator is made, or given up. Local. */
+/* Ends the joining; called when the communicator is made, or given up. Local. */
 void cecl_mesh_joined(struct cecl_mesh *mesh);
 /* Names the public call that this rank is in, for messages. The pointer is kept. Local. */
 void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
@@ -102,9 +102,9 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
 /* Sends `fd` to the peers in other processes and receives theirs. fds[r] is a copy of rank r's descriptor, or, for a
- * rank of this process, that descriptor itself. So no rank closes its own descriptor before all agree. A rank that has
- * failed may close it earlier, and the number may then be another file: after each use ask cecl_mesh_fd_is_gone. On
- * failure no copy is left open. Collective. */
+ * rank of this process, that descriptor itself. So a rank keeps its own descriptor open until all ranks agree
+ * (cecl_mesh_agree). A rank that has failed may close it earlier, and its number may then name another file: after each
+ * use ask cecl_mesh_fd_is_gone. On failure no copy is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 bool cecl_mesh_fd_is_gone(const struct cecl_mesh *mesh, int peer);
 /* The first function closes this rank's own descriptor (-1: none), the second one the copies. Local. */

@@ -19,7 +19,7 @@
 #define MESH_POST 'p'
 #define MESH_BELL 'b'
 
-/* Whether and how a peer has ended. A row never says MESH_DEAD. */
+/* Whether and how a peer has ended. No row says MESH_DEAD: ranks find that by the descriptor of the peer's process. */
 enum mesh_state { MESH_ALIVE, MESH_LEFT, MESH_ABORTED, MESH_DEAD };
 
 /* What a rank brings to an exchange: all of its bytes, or a piece of them. */
@@ -75,7 +75,7 @@ struct cecl_mesh {
     _Atomic bool interrupted; /* waits of exchanges and posts end */
     struct cecl_vote
         broken;           /* why an exchange failed midway; no more exchanges are possible then */
-    pthread_mutex_t lock; /* held while this rank's row says how it ends */
+    pthread_mutex_t lock; /* held while this rank writes into its row how it ends */
     struct pollfd *polls; /* [nranks + 1], for the thread that watches */
     struct cecl_vote *votes; /* [nranks], for cecl_mesh_agree */
     /* [nranks] descriptors that become readable once the peer's process has ended; -1: the peer is in this process, or
@@ -98,7 +98,7 @@ void mesh_take_fds(struct cecl_mesh *mesh);
 /* mesh.c: sends a message to an inbox of a peer. Waits while the inbox is full. */
 ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *message,
                        size_t bytes, const int *fds, int nfds, int64_t deadline);
-/* mesh.c: whether a peer is in another process, whose end this rank would outlive. */
+/* mesh.c: whether a peer is in another process than this rank. */
 bool mesh_is_elsewhere(const struct cecl_mesh *mesh, int peer);
 /* mesh.c: fails if a peer's socket is gone: the peer has ended, or has left before it had the memory in which it could
  * say so. */

@@ -26,7 +26,7 @@ static void copy_why(const struct cecl_mesh *mesh, int rank, char why[MESH_TEXT_
 
 /* If this rank gives up because another rank did, copies the other rank's message, which `cause` contains. The message
  * is passed on unchanged, because messages would nest otherwise: "rank 0 gave up: rank 1 gave up: ...". While ranks
- * join, the message may also have come through their exchange. */
+ * join, an exchange may have brought the message, without any row having it. */
 static bool find_beginning(const struct cecl_mesh *mesh, const char *cause,
                            char why[MESH_TEXT_BYTES])
 {
@@ -134,7 +134,7 @@ ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
                           *why ? why : "given up, because the communicator has failed");
 }
 
-/* A process that becomes another program (exec) has not ended, but it no longer listens. */
+/* Takes a peer for dead if its process has become another program (exec), which does not listen. */
 static void look_for_exec(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++)

@@ -17,7 +17,7 @@
  * only few cores busy */
 #define LOOK_NS 2000000
 #define LOOK_RANK_NS 40000
-#define EARLY_MS 50 /* ms after which ranks that join look for late ranks that have ended unseen */
+#define EARLY_MS 50 /* ms after which a joining rank calls look_for_leaver */
 
 /* What this rank brings to an exchange, and where the bytes of all ranks go. */
 struct exchange {
@@ -76,9 +76,9 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Looks whether a late rank has left without a word, because it had not mapped the memory yet. Each call looks at
- * another late rank, because a look takes several system calls. Each call also looks at rank 0 if that has not come,
- * because the others leave if rank 0 sends no memory. */
+/* Fails if a late rank has left before it could map the memory and say so in its row. Each call looks at another late
+ * rank, because a look takes several system calls. Until rank 0 comes, each call also looks at rank 0: without the
+ * memory that rank 0 sends, all other ranks leave. */
 static ceclResult_t look_for_leaver(struct cecl_mesh *mesh)
 {
     CECL_TRY(atomic_load(&mesh->rows[0].came) > 0 ? ceclSuccess : mesh_check_joining(mesh, 0));
@@ -186,7 +186,7 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
     do {
         x.piece = bytes - done < MESH_PIECE_BYTES ? bytes - done : MESH_PIECE_BYTES;
         const ceclResult_t met = meet(mesh, &x);
-        if (met != ceclSuccess) { /* a peer may still come, so no exchange can follow */
+        if (met != ceclSuccess) { /* this one may succeed at a late peer, so none can follow */
             mesh->broken = cecl_vote_of(cecl_fail(met, "%s: %s", mesh->activity, cecl_message()));
             return met;
         }
@@ -236,14 +236,14 @@ void mesh_take_fds(struct cecl_mesh *mesh)
         fds->failed = cecl_vote_of(result);
 }
 
-/* Takes the descriptors of ranks that have sent them. */
+/* Waits for the descriptors that have not come yet, all of which have been sent. */
 static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
 {
     struct mesh_fds *fds = mesh->fds;
     struct cecl_rank_list list = {0};
     for (mesh_take_fds(mesh); fds->count > 0; mesh_take_fds(mesh)) {
         CECL_TRY(cecl_vote_again(&fds->failed));
-        if (atomic_load(&mesh->interrupted)) /* after a failure some ranks never send theirs */
+        if (atomic_load(&mesh->interrupted)) /* peers send no descriptor to a rank that gave up */
             return mesh_interrupted(mesh);
         if (cecl_ms_left(deadline) == 0)
             break;

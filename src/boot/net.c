@@ -13,7 +13,7 @@
 #define BACKLOG 4096
 #define BEAR_MS 1000  /* how long descriptors or memory may be lacking before this is an error */
 #define UNSEEN_MS 500 /* after so long without a look, a lack counts as a new one */
-#define REST_US 20000 /* how long to rest during a lack, because a listener stays readable */
+#define REST_US 20000 /* how long to rest during a lack: a poll of the listener would not wait */
 
 bool cecl_net_is_closed(int error)
 {

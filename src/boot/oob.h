@@ -88,14 +88,14 @@ struct cecl_oob {
     struct cecl_lifeline line; /* [out] the line of an all-gather over TCP; the caller closes it */
     /* Makes `line`, once ranks know that they are on several hosts. Collective. NULL: the all-gather has made it. */
     ceclResult_t (*open_line)(struct cecl_oob *oob);
-    struct cecl_id_offer *offers; /* [nranks] taken ahead, because memory may lack later */
+    struct cecl_id_offer *offers; /* [nranks] allocated ahead, as memory may be lacking later */
 };
 
 /* TCP (tcp*.c). The id holds an address and a secret. oob->is_known is set when the root knows of this rank. If the
  * join fails after that, the root fails the whole job, and the id cannot be used any more. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
-/* The same. The id has the address from which this host reaches the root of `line`, because other hosts can reach that
- * address. */
+/* Like cecl_tcp_unique_id, but the id has the address from which this host reaches the root of `line`: other hosts can
+ * reach this address. */
 ceclResult_t cecl_tcp_unique_id_beside(struct cecl_lifeline *line, ceclUniqueId *id);
 /* Sets up *oob for joining by `id`, and keeps the pointer. Local. */
 void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,

@@ -74,7 +74,7 @@ struct cecl_vote {
     int32_t result; /* ceclResult_t, with `words` */
     char words[CECL_MESSAGE_BYTES];
 };
-/* This rank's vote; its message must be recorded. */
+/* This rank's vote; the message of a failure must have been recorded. */
 struct cecl_vote cecl_vote_of(ceclResult_t mine);
 /* Returns the vote's result, with the vote's message recorded again. */
 static inline ceclResult_t cecl_vote_again(const struct cecl_vote *vote)

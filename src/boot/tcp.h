@@ -39,8 +39,7 @@ _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must 
 /* What a rank says: first that it joins; later, over its line, one of these three. */
 enum { CECL_TCP_PART = 1, CECL_TCP_FAILURE, CECL_TCP_GOODBYE };
 struct cecl_tcp_said {
-    uint64_t
-        kind; /* CECL_TCP_MAGIC: it joins, with all fields; else one of these, with `part` alone */
+    uint64_t kind; /* CECL_TCP_MAGIC: joins, with all fields; or one of these, with `part` only */
     char part[CECL_OOB_PART_BYTES]; /* what this rank sends to the others, or a failure's message */
     uint8_t nonce[16];
     int32_t rank, nranks;
@@ -54,7 +53,7 @@ struct cecl_tcp_said {
 struct cecl_tcp_proof {
     uint64_t tag; /* over "root" and the rank's tag; or CECL_TCP_AGAIN */
 };
-/* Instead of a tag: connect again. An attacker who could forge this could also cut the connection. */
+/* Instead of a tag: connect again. Needs no proof: whoever can forge it can also cut the connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
 /* If status is ceclSuccess, the parts of all ranks follow (none if `bytes` is 0); otherwise a message of `bytes`

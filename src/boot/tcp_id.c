@@ -113,7 +113,7 @@ static ceclResult_t make_id(const union cecl_tcp_address *at, ceclUniqueId *out)
     CECL_TRY(cecl_net_random(id.secret, sizeof(id.secret)));
     CECL_TRY(
         cecl_net_listen(SOCK_STREAM, &id.at.any, cecl_tcp_length(id.at.any.sa_family), &listener));
-    /* owns the listener from here on, also on failure */
+    /* cecl_tcp_serve takes over the listener, also on failure */
     CECL_TRY(cecl_tcp_serve(listener, id.secret, timeout_ms));
     memset(out, 0, sizeof(*out));
     memcpy(out, &id, sizeof(id));

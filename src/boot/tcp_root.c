@@ -423,7 +423,7 @@ static void let_ranks_in(struct root *root)
     }
 }
 
-/* The id is used up: ranks that come later are refused. */
+/* Stops listening: the id is used up, and ranks that come later are refused. */
 static void close_door(struct root *root)
 {
     if (root->listener >= 0)

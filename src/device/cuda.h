@@ -5,7 +5,7 @@
 #include "device/ops.h"
 #include "util/driver.h"
 
-/* `scratch` has words to which words_read copies, and two words that are only written. */
+/* The words of `scratch`: those to which words_read copies, and two that are only written. */
 #define CUDA_SCRATCH_WORDS 1024
 enum { CUDA_SCRATCH_TRIAL = CUDA_SCRATCH_WORDS, CUDA_SCRATCH_COPY, CUDA_SCRATCH_ALL };
 
@@ -67,9 +67,8 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
         } \
     } while (0)
 
-/* CUDA_WITHIN for calls that wait or query. While any thread captures a graph in the global mode,
- * CUDA may refuse such a call, and the call may invalidate the capture. Calls of cecl's own are no
- * part of a capture, so the thread is in the relaxed mode while `expr` runs. */
+/* CUDA_WITHIN for calls that wait or query. While any thread captures a graph in the global mode, CUDA may refuse such
+ * a call, and the call may invalidate the capture. So the thread is in the relaxed mode while `expr` runs. */
 #define CUDA_BESIDE(cuda, result, expr) \
     do { \
         CUstreamCaptureMode cuda_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED; \
@@ -108,10 +107,10 @@ ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes);
 ceclResult_t cuda_access(struct cuda_device *cuda, CUdeviceptr at, size_t bytes);
 
 /* cuda_own.c */
-/* Refuses a stream that captures. This is the only query that does not invalidate a capture. */
+/* Refuses a stream that captures. Uses the only query of the driver that does not invalidate a capture. */
 ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream);
-/* Destroys the streams that are left, without waiting. The context is current. Returns false when
- * work is pending on one of them. */
+/* Destroys the streams that are left, without waiting. The caller has made the context current. Returns false when work
+ * is pending on one of them. */
 bool cuda_streams_end(struct cuda_device *cuda);
 
 /* cuda_graph.c */
@@ -120,7 +119,7 @@ ceclResult_t cuda_capture_copies(struct cecl_device *dev, ceclStream_t stream,
                                  const struct cecl_batch *batch);
 ceclResult_t cuda_capture_rows(struct cecl_device *dev, ceclStream_t stream,
                                const struct cecl_row_copy *rows, size_t count);
-/* Finds what a stream captures, for cuda_stream_check. The context is current. */
+/* Finds what a stream captures, for cuda_stream_check, which has made the context current. */
 ceclResult_t cuda_read_capture(struct cuda_device *cuda, CUstream stream,
                                struct cecl_capture *capture);
 

@@ -4,8 +4,8 @@
  * Batches of copies are refused while a stream captures ("operation not permitted"), so each copy is a
  * node of its own. A batch of stream memory operations is one node. An event of cecl's becomes an
  * external wait node and an external record node: CUDA looks at the event at each launch of the graph, and
- * does not capture it. Every return of the driver is checked, because a refused copy would silently be
- * missing from the graph. */
+ * does not capture it. Every result of the driver is checked, because a refused copy would silently be missing from the
+ * graph. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,8 +70,8 @@ static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, struct info *
                      &info->from, &edges, &info->nfrom);
 }
 
-/* While a stream captures, cuStreamGetDevice is refused and breaks the capture, so the stream's context is
- * asked. If that is refused, too (a green context), the stream is not checked. */
+/* While a stream captures, cuStreamGetDevice is refused and breaks the capture. So this asks for the stream's context
+ * instead, and skips the check if that is refused, too (a green context). */
 static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
 {
     const struct cecl_driver *cu = cuda->cu;
@@ -165,8 +165,8 @@ ceclResult_t cuda_order_end(struct cecl_device *dev, struct cecl_order *order, c
 /* ---- what is captured */
 
 /* In a graph a copy begins once the copy before it has ended, which leaves the links idle for about 2 us.
- * So the copies of a large batch are captured as two chains, which the graph runs at the same time. More
- * chains are worse: peers then write to one rank at the same time. Below this size two are no faster
+ * So the copies of a large batch are captured as two chains, which the graph runs at the same time. More chains are
+ * slower, because peers then write to one rank at the same time. Below this size two chains are no faster than one
  * (docs/data/results.md, "Captured calls"). */
 #define TWO_CHAINS_BYTES ((size_t)16 << 20) /* bytes of the batch */
 
@@ -239,7 +239,7 @@ static ceclResult_t add_two_chains(struct cuda_device *cuda, CUstream stream,
     struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
     CECL_TRY(ask(cuda, stream, &info));
     const size_t nfrom = info.nfrom;
-    CUgraphNode *from = calloc(nfrom + 1, sizeof(*from)); /* the driver's list changes */
+    CUgraphNode *from = calloc(nfrom + 1, sizeof(*from)); /* a copy: the driver's list changes */
     if (!from)
         return cecl_fail(ceclOutOfMemory, "no host memory for a graph");
     memcpy(from, info.from, nfrom * sizeof(*from));
@@ -307,7 +307,7 @@ ceclResult_t cuda_graph_keep(struct cecl_device *dev, const struct cecl_capture 
     result = CUDA_CALL(cuda, cuGraphRetainUserObject, capture->graph, object, 1,
                        CU_GRAPH_USER_OBJECT_MOVE);
     if (result != ceclSuccess) {
-        keeper->gone = NULL; /* before CUDA's thread calls let_go */
+        keeper->gone = NULL; /* before the release, upon which CUDA's thread calls let_go */
         cuda->cu->cuUserObjectRelease(object, 1);
     }
     return result;
@@ -343,7 +343,7 @@ static ceclResult_t instantiate(struct cuda_device *cuda, CUstream stream, void 
     return result;
 }
 
-/* Also ends a broken capture, and then returns the driver's error. Until it is ended, its stream cannot be used. */
+/* Also ends a broken capture, because its stream cannot be used before that; then returns the driver's error. */
 static ceclResult_t end_capture(struct cuda_device *cuda, CUstream stream, void **graph)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -234,10 +234,9 @@ static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int m
 /* Streams share as many hardware queues as CUDA_DEVICE_MAX_CONNECTIONS says, by default 8. A stream
  * that waits for a flag holds a queue. If waiting streams hold all queues, stream writes and
  * kernels of all other streams are held up. Copies, and stream operations right behind a copy, have
- * other queues (docs/data/results.md, "Hardware queues"). But a copy is held up while the program
- * frees memory. So a write to an unused word is tried first, because a held-up write to a
- * communicator's words might land after the words were freed. If the trial is held up, the words
- * are written behind a copy. */
+ * other queues (docs/data/results.md, "Hardware queues"). But a copy is held up while the program frees memory. So this
+ * function tries a write without a copy: to an unused word, because a held-up write might land only after its word was
+ * freed. If the trial is held up, the caller writes the words behind a copy. */
 static ceclResult_t find_held_up(struct cuda_device *cuda, bool *held_up)
 {
     const struct cecl_memop trial = {&cuda->scratch[CUDA_SCRATCH_TRIAL], 1, CECL_MEMOP_WRITE};
@@ -291,9 +290,9 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
                      count, LAND_MS);
 }
 
-/* Uses only stream memory operations, unless they are held up. A memset may be a kernel, and
- * kernels that hold the SMs may be waiting for these words. A copy is held up while the program
- * frees memory, and that may wait for these words, too. */
+/* Uses stream memory operations, and copies only if these are held up. A memset may be a kernel, and the kernels that
+ * hold the SMs may be waiting for these words. A copy is held up while the program frees memory, and freeing may also
+ * wait for these words. */
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {

@@ -11,8 +11,8 @@
 struct own {
     const struct cuda_device *owner;
     CUstream stream;
-    /* distinguishes this stream from a new one at the same address; there may be one if the caller destroyed this
-     * one by CUDA's function */
+    /* tells this stream from a later one at the same address, if the program destroyed this one by CUDA's own
+     * function */
     unsigned long long id;
 };
 
@@ -32,7 +32,7 @@ static ceclResult_t keep(const struct cuda_device *cuda, CUstream stream)
     return has_room ? ceclSuccess : cecl_fail(ceclOutOfMemory, "no host memory for a stream");
 }
 
-/* Removes a stream, unless the caller made it elsewhere. The caller holds the lock. */
+/* Removes a stream from the list, if it is there. The caller holds the lock. */
 static void forget(CUstream stream)
 {
     for (size_t i = count; i-- > 0;)
@@ -136,8 +136,8 @@ ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
 
 /* ---- all work of the GPU */
 
-/* Refuses while a stream captures, as far as cecl can tell: it asks the streams of stream_create, and the legacy
- * stream, whose answer is an error while any blocking stream captures. The question invalidates no capture. */
+/* Refuses while a stream captures, as far as cecl can tell: it queries the streams of stream_create, and the legacy
+ * stream, for which the query fails while any blocking stream captures. These queries invalidate no capture. */
 static ceclResult_t refuse_captures(struct cuda_device *cuda)
 {
     CECL_TRY(cuda_refuse_capture(cuda, CU_STREAM_LEGACY));

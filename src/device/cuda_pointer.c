@@ -23,8 +23,8 @@ static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointe
                      at);
 }
 
-/* Checks only that the last byte exists. Memory that is mapped in parts, as PyTorch's expandable
- * segments are, is one buffer to its owner. */
+/* Checks the end of the allocation, or of the reservation, and that the last byte exists. Does not check the bytes
+ * between, because one buffer may be mapped in parts (PyTorch's expandable segments). */
 static ceclResult_t check_end(struct cuda_device *cuda, const void *ptr, size_t bytes,
                               const struct pointer *first, const char *name)
 {

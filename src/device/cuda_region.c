@@ -54,7 +54,7 @@ static ceclResult_t find(struct cuda_device *cuda, CUdeviceptr at, struct cecl_r
     CECL_TRY(look(cuda, at, &memory));
     uint32_t kind = kind_of(&memory);
     if (cuda->cu->cuMemGetAddressRange(&base, &bytes, at) != CUDA_SUCCESS) {
-        kind = CECL_REGION_NONE; /* memory without bounds cannot be shared */
+        kind = CECL_REGION_NONE; /* memory whose end is not known cannot be shared */
         base = at;
         bytes = 1;
     }

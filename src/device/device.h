@@ -1,9 +1,9 @@
 /* A device as a table of functions: memory that peers can map, streams, copies, and flag words that
  * streams write and wait for.
  *
- * Two devices implement it: cuda.c (a GPU) and host.c (shared memory and threads). A device knows
- * nothing of ranks, collectives or plans. It uses reductions, small calls and splits of src/sm. One
- * cecl_device serves one rank; ranks may be threads of one process.
+ * Two devices implement it: cuda.c (a GPU) and host.c (shared memory and threads). A device knows nothing of ranks,
+ * collectives or plans. Its reductions, small calls and splits are those of src/sm. One cecl_device serves one rank;
+ * ranks may be threads of one process.
  *
  * Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_DEVICE_DEVICE_H
@@ -37,20 +37,18 @@ enum cecl_region_kind {
     CECL_REGION_FILE
 };
 
-/* Memory that the program allocated itself, outside cecl's pool, and that is shared as one piece:
- * one allocation, the memory of one handle, or one mapping of a file. */
+/* Memory that the program allocated itself, outside cecl's pool, and that is shared as one piece: one allocation, the
+ * memory of one handle, or one mapping of a file. */
 struct cecl_region {
     uint64_t base, bytes; /* in this process */
-    /* The addresses within which regions may lie side by side. For mapped CUDA memory this is the
-     * whole reservation, which may be far larger than the mapped part; otherwise it is the
-     * region. */
+    /* The range of addresses in which other regions may lie beside this one. For mapped CUDA memory this is the whole
+     * reservation, of which a small part may be mapped; otherwise it is the region. */
     uint64_t home, home_bytes;
     uint64_t id;   /* what region_id returns in this process; not 0 if the region can be shared */
     uint32_t kind; /* enum cecl_region_kind */
 };
 
-/* What a peer needs to import a region. Plain data, except `fd`, which must be sent as a
- * descriptor. */
+/* What a peer needs to import a region. Plain data, except `fd`, which must be sent as a descriptor. */
 struct cecl_region_export {
     uint32_t kind;            /* enum cecl_region_kind */
     int32_t ordinal;          /* the exporter's device, by its own process's numbers */
@@ -113,11 +111,11 @@ struct cecl_capture {
     void *graph; /* the device's own graph handle */
 };
 
-/* Orders launches of graphs, among themselves and with work that is not captured. The caller makes both events, and
- * records and waits for `event` on streams that capture nothing. */
+/* Orders launches of graphs, among themselves and with work that is not captured. The caller makes both events. On
+ * streams that capture nothing, the caller itself records `event` and waits for it. */
 struct cecl_order {
     ceclEvent_t event; /* marks the end of the latest launch */
-    /* CUDA: recorded by every record of a graph that is not its last one; no stream waits for this event */
+    /* CUDA: what all record nodes of a graph but the last one record; no stream waits for this event */
     ceclEvent_t spare;
     /* -- the device's own -- */
     uint64_t capture; /* the last capture for which order_begin was called */
@@ -133,8 +131,7 @@ struct cecl_device_ops {
     /* Reserves an address range, with no memory behind it yet. */
     ceclResult_t (*reserve)(struct cecl_device *dev, size_t bytes, void **base);
     void (*unreserve)(struct cecl_device *dev, void *base, size_t bytes);
-    /* Creates physical memory of this device that can be shared.
-     * ceclOutOfMemory when none is left. */
+    /* Creates physical memory of this device that can be shared. ceclOutOfMemory when none is left. */
     ceclResult_t (*mem_create)(struct cecl_device *dev, size_t bytes, struct cecl_mem *mem);
     /* Makes a descriptor for `mem` that can be sent to a peer. The caller closes it. */
     ceclResult_t (*mem_export)(struct cecl_device *dev, const struct cecl_mem *mem, int *fd);
@@ -146,11 +143,9 @@ struct cecl_device_ops {
     void (*mem_unmap)(struct cecl_device *dev, void *addr, size_t bytes);
     /* Releases the handle and zeroes it. A zeroed handle may be released. */
     void (*mem_release)(struct cecl_device *dev, struct cecl_mem *mem);
-    /* Sets `bytes` bytes to `value`, and waits until that is done. `addr` is mapped memory of this
-     * rank. */
+    /* Sets `bytes` bytes to `value`, and waits until that is done. `addr` is mapped memory of this rank. */
     ceclResult_t (*mem_set)(struct cecl_device *dev, void *addr, int value, size_t bytes);
-    /* Allocates zeroed words that host code and streams (memops) of this process both read and
-     * write. */
+    /* Allocates zeroed words that host code and streams (memops) of this process both read and write. */
     ceclResult_t (*words_alloc)(struct cecl_device *dev, size_t count, uint32_t **words);
     void (*words_free)(struct cecl_device *dev, uint32_t *words);
     /* Lets this device's copies, words and kernels use whole pages of host memory, at the same
@@ -160,48 +155,47 @@ struct cecl_device_ops {
     /* Writes `value` to `count` words in memory of host_share or words_alloc, so that streams and
      * kernels that wait for these words continue. Does not use the driver, so it never waits. */
     void (*host_write)(struct cecl_device *dev, uint32_t *words, size_t count, uint32_t value);
-    /* The same for bits of one word: sets them, and keeps the others as streams write them. */
+    /* Sets bits of one such word, and keeps the other bits, even if streams change them meanwhile. */
     void (*host_set_bits)(struct cecl_device *dev, uint32_t *word, uint32_t bits);
-    /* Refuses memory that this device's copies cannot reach. On CUDA these are plain host memory,
-     * another GPU's memory and NULL; on the host NULL, ranges that wrap around, and ranges whose
-     * first or last byte cannot be read. `name` is the argument's name, for the message. */
+    /* Refuses memory that this device's copies cannot reach. On CUDA this is plain host memory, another GPU's memory
+     * and NULL; on the host it is NULL, ranges that wrap around, and ranges whose first or last byte cannot be read.
+     * `name` is the argument's name, for the message. */
     ceclResult_t (*check_pointer)(struct cecl_device *dev, const void *ptr, size_t bytes,
                                   const char *name);
 
     /* -- memory that the program allocated itself, outside cecl's pool. Such memory may lie at any
      * address: only region_import needs the granularity. -- */
 
-    /* Finds the region that holds the byte at `ptr`. Some memory can be used by copies, but not
-     * shared with peers. For such memory region_find returns ceclSuccess and the kind NONE. On CUDA
-     * this is memory of stream-ordered pools, and memory whose handle was made without a file
-     * descriptor. On the host this is all memory except shared mappings of unsealed files that this
-     * process holds open for reading and writing. A shared mapping is one region, even if
-     * parts of it are unmapped or cannot be accessed. Memory that check_pointer refuses is refused
-     * here, too; messages call the argument "buffer". Takes several calls of the driver or the system. */
+    /* Finds the region that holds the byte at `ptr`. Some memory can be used by copies, but not shared with peers: for
+     * that, region_find returns ceclSuccess and the kind NONE. On CUDA this is memory of stream-ordered pools, and
+     * memory whose handle cannot be exported as a file descriptor. On the host this is all memory except shared
+     * mappings of unsealed files that this process holds open for reading and writing. A shared mapping is one region,
+     * even if parts of it are unmapped or cannot be accessed. Memory that check_pointer refuses is refused here, too;
+     * messages call the argument "buffer". Takes several calls of the driver or the system. */
     ceclResult_t (*region_find)(struct cecl_device *dev, const void *ptr,
                                 struct cecl_region *region);
     /* Sets *id to a number for the memory at `ptr`; 0 if there is none. While the id is the same, a
-     * region that was found at `ptr` still holds the same memory. Memory that was freed and
-     * allocated again, or other memory that was mapped there, has another id. Cheap on CUDA,
-     * because every call asks. Ids mean nothing in other processes.
+     * region that was found at `ptr` still holds the same memory. Memory that was freed and allocated again, or other
+     * memory that was mapped there, has another id. Every call asks for ids; on CUDA this is cheap. Ids mean nothing in
+     * other processes.
      *
      * use  the bytes of the region that a call uses; NULL: none. On the host the id stands for all
      *      of these bytes, and is 0 if they belong to several mappings. Bytes that check_uses
      *      refuses are refused here, too. Ignored on CUDA, where a region changes as a whole. */
     ceclResult_t (*region_id)(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                               uint64_t *id);
-    /* Refuses bytes of a call whose copy would end the process by a signal: addresses without
-     * memory, memory without access rights, mappings beyond the end of a file. `count` is CECL_USES at most.
-     * NULL on CUDA, where the copy returns an error. */
+    /* Refuses bytes of a call if copying them would end the process by a signal: addresses without memory, memory
+     * without access rights, mappings beyond the end of a file. `count` is CECL_USES at most. NULL on CUDA, where the
+     * copy returns an error. */
     ceclResult_t (*check_uses)(struct cecl_device *dev, const struct cecl_use *uses, size_t count);
-    /* Makes what peers need to import `region`. ceclInvalidUsage for a region of the kind NONE, and
-     * for one whose memory was freed since region_find. The caller closes exported->fd. On CUDA a
-     * handle of a small allocation opens the whole 2 MiB block that the driver cut it from. */
+    /* Makes what peers need to import `region`. ceclInvalidUsage for a region of the kind NONE, and for one whose
+     * memory was freed since region_find. The caller closes exported->fd. On CUDA a handle of a small allocation opens
+     * the whole 2 MiB block that the driver cut it from. */
     ceclResult_t (*region_export)(struct cecl_device *dev, const struct cecl_region *region,
                                   struct cecl_region_export *exported);
-    /* Opens a region for this device, and sets *addr to this device's address of `exported->base`.
-     * A FILE can be used after region_access. The exporter may be this rank, another rank of this
-     * process, or a rank of another process.
+    /* Opens a region for this device, and sets *addr to this device's address of `exported->base`. A FILE can be used
+     * only after region_access. The exporter may be this rank, another rank of this process, or a rank of another
+     * process.
      *
      * at  FILE: the address, inside a reservation of `reserve` with nothing mapped there. The
      *     region keeps it until region_close. HANDLE: ignored
@@ -209,17 +203,17 @@ struct cecl_device_ops {
      * ceclInProgress: this process still has an older HANDLE of the same exporter open, for memory
      * that lay at the same addresses. Close the older one first.
      *
-     * If the exporter is in this process, a HANDLE is not opened: *addr is exported->base, and this
-     * GPU's access to the exporter's memory stays enabled. CUDA requires that the exporter frees a
-     * HANDLE's memory only once all imports are closed; a FILE import keeps the memory alive. */
+     * If the exporter is in this process, a HANDLE is not opened: *addr is exported->base, and this GPU's access to the
+     * exporter's memory stays enabled. CUDA requires that the exporter frees a HANDLE's memory only once all imports
+     * are closed; a FILE import keeps the memory alive. */
     ceclResult_t (*region_import)(struct cecl_device *dev,
                                   const struct cecl_region_export *exported, void *at, void **addr);
-    /* Makes FILE regions, which were imported side by side, accessible. One call for many takes
-     * little longer than for one. */
+    /* Gives this device access to FILE regions that were imported side by side. One call for many takes little longer
+     * than for one. */
     ceclResult_t (*region_access)(struct cecl_device *dev, void *addr, size_t bytes);
-    /* Undoes region_import, which returned `addr`. exported->fd is not used. On CUDA closing a
-     * HANDLE waits for all work of the GPU, also for work that is enqueued meanwhile, and holds up
-     * copies of other threads. So only threads of the program call this, and after `quiet`. */
+    /* Undoes region_import, which returned `addr`. exported->fd is not used. On CUDA closing a HANDLE waits for all
+     * work of the GPU, also for work that is enqueued meanwhile, and holds up copies of other threads. So only threads
+     * of the program call this, and after `quiet`. */
     void (*region_close)(struct cecl_device *dev, const struct cecl_region_export *exported,
                          void *addr);
 
@@ -236,15 +230,15 @@ struct cecl_device_ops {
      * ceclTimeout past `deadline` (util/clock.h). If a stream cannot be queried, its error is
      * returned once the other streams are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
-    /* Waits until the work is done that this process had enqueued on the GPU when `quiet` was called, because
-     * region_close would wait for that work. Later work does not count. Holds up no other thread. On the host
+    /* Called before region_close, which would wait for the GPU's work and hold up other threads. Waits until all work
+     * is done that this process had enqueued on the GPU when it called `quiet`. Holds up no other thread. On the host
      * device neither region_close nor `quiet` waits.
      *
      * go_on  called at least once in two ms; false ends the wait
      *
      * ceclInProgress: `go_on` has ended the wait. Any other error: whether the work is done is unknown, for
-     * example because a stream captures. On CUDA this call invalidates another thread's capture if the stream
-     * is neither of stream_create nor blocking. So only threads of the program call it, and only to close memory. */
+     * example because a stream captures. On CUDA this call invalidates another thread's capture if the capturing stream
+     * is non-blocking and not of stream_create. So only threads of the program call it, and only to close memory. */
     ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
     /* Refuses a stream that was destroyed or belongs to another device, and a capture that is broken. Enqueues
      * nothing.
@@ -252,11 +246,10 @@ struct cecl_device_ops {
      * capture  [out] what the stream captures; NULL: a stream that captures is refused, too */
     ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream,
                                  struct cecl_capture *capture);
-    /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or,
-     * if `stream` takes no batches (CUDA's legacy default stream), an internal stream that is
-     * forked from it. The stream has passed stream_check, and captures nothing: the driver is asked about it
-     * once a call. Call stream_join after every success, even if the work in between
-     * failed. */
+    /* Finds the stream to which work for the caller's `stream` goes. That is `stream` itself, or, if `stream` takes no
+     * batches (CUDA's legacy default stream), an internal stream that is forked from it. The caller has found by
+     * stream_check that `stream` is valid and captures nothing. Call stream_join after every success, even if the work
+     * in between failed. */
     ceclResult_t (*stream_fork)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t *work);
     ceclResult_t (*stream_join)(struct cecl_device *dev, ceclStream_t stream, ceclStream_t work);
 
@@ -312,12 +305,12 @@ struct cecl_device_ops {
     /* One reduction (sm/reduce.h), already checked. It may have a meeting if dev->meets. */
     ceclResult_t (*reduce)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_reduction *reduction);
-    /* This rank's part of a small call (sm/small.h), already checked.
-     * Words, slots and buffers must stay until the call is done. */
+    /* This rank's part of a small call (sm/small.h), already checked. Words, slots and buffers must stay valid until
+     * the call is done. */
     ceclResult_t (*small)(struct cecl_device *dev, ceclStream_t work,
                           const struct cecl_small *small);
-    /* A step of a call by splits on the device (sm/splits.h), already checked. Its memory must stay
-     * until the call is done. */
+    /* A step of a call by splits on the device (sm/splits.h), already checked. Its memory must stay valid until the
+     * call is done. */
     ceclResult_t (*splits)(struct cecl_device *dev, ceclStream_t work,
                            const struct cecl_splits *splits);
     /* Enqueues sums of rows (sm/sums.h), already checked, on any stream. */
@@ -333,15 +326,15 @@ struct cecl_device_ops {
     ceclResult_t (*memcpy_async)(struct cecl_device *dev, void *dst, const void *src, size_t bytes,
                                  ceclStream_t stream);
 
-    /* Writes `value` to `count` words of this rank's device memory without waiting for enqueued
-     * work, so that streams that wait for these words go on. On ceclSuccess the words are written.
-     * Waits only for these writes, some seconds at most. On CUDA, a driver that is freeing memory
-     * holds up these writes only if waiting streams hold all hardware queues. */
+    /* Writes `value` to `count` words of this rank's device memory without waiting for enqueued work, so that streams
+     * that wait for these words go on. On ceclSuccess the words are written. Waits only for these writes, some seconds
+     * at most. On CUDA, a driver that is freeing memory holds up these writes only if waiting streams hold all hardware
+     * queues. */
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
-    /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued
-     * work. Waits only for that copy. On CUDA the copy is held up while another thread frees memory,
-     * because freeing waits for enqueued work. */
+    /* Reads `count` words of this rank's or peer-mapped device memory without waiting for enqueued work. Waits only for
+     * that copy. On CUDA the copy is held up while another thread frees memory, because freeing waits for enqueued
+     * work. */
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
                                uint32_t *out);
     /* Calls a function with this device as the thread's current device, for a library that works on
@@ -371,15 +364,14 @@ struct cecl_gpu_id {
     uint64_t memory; /* its bytes */
 };
 
-/* Looks at GPU `which` (an ordinal or CECL_CUDA_DEVICE_...; `rank` is used for BY_RANK) and keeps
- * nothing open. If the driver, a GPU or a feature is missing, returns ceclSuccess with usable = 0
- * and the reason in `why` [bytes]. BY_RANK makes the GPU current. */
+/* Looks at GPU `which` (an ordinal or CECL_CUDA_DEVICE_...; `rank` is used for BY_RANK) and keeps nothing open. If the
+ * driver, a GPU or a feature is missing, returns ceclSuccess with usable = 0 and the reason in `why` [bytes]. BY_RANK
+ * makes the GPU current. */
 ceclResult_t cecl_cuda_probe(int which, int rank, struct cecl_gpu_id *id, char *why, size_t bytes);
 /* Opens GPU `ordinal`. */
 ceclResult_t cecl_cuda_open(int ordinal, struct cecl_device **dev);
 /* Whether this device's copies reach memory of the GPU with this uuid, which may be the device's
- * own GPU. A GPU that this process does not see counts as reachable; whether it really is shows
- * when its memory is mapped. */
+ * own GPU. A GPU that this process does not see counts as reachable; if it is not, mapping its memory fails later. */
 bool cecl_cuda_reaches(struct cecl_device *dev, const uint8_t uuid[16]);
 
 /* Opens a host device. */

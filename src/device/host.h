@@ -66,8 +66,8 @@ ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *contex
 
 /* -- what a stream does: entries of work in its queue, or in a graph that it captures -- */
 
-/* MOVE is a copy by a user, whose ranges may overlap. In a plan's batch an overlap is a fault: COPY
- * uses memcpy there, so that the address sanitizer reports it. */
+/* MOVE is a user's copy, whose ranges may overlap. COPY is a copy of a plan, where an overlap is a fault: it uses
+ * memcpy, so that the address sanitizer reports the overlap. */
 enum work_kind {
     WORK_COPY,
     WORK_MOVE,
@@ -78,7 +78,7 @@ enum work_kind {
     WORK_SUMS,
     WORK_WRITE,
     WORK_WAIT,
-    WORK_AFTER,   /* waits for the place {`own`, `bytes`} of another stream */
+    WORK_AFTER,   /* waits for a place: stream `own` after `bytes` entries */
     WORK_DROP,    /* `own` is the graph whose launch ends here */
     WORK_NOTHING, /* is not enqueued */
     /* -- only in graphs: what a launch enqueues for these depends on the event in `own` -- */
@@ -138,8 +138,8 @@ struct host_place {
 extern struct host_process {
     pthread_mutex_t lock;        /* guards the list of streams */
     struct host_stream *streams; /* all living streams, default streams included */
-    /* Guards the list of events and their places. Held while work, or a graph, is enqueued whose order depends on
-     * an event; taken before `lock` and before a stream's lock */
+    /* Guards the list of events and their places. Held while work or a graph is enqueued whose order depends on an
+     * event; taken before `lock` and before a stream's lock */
     pthread_mutex_t order;
     struct host_event *events; /* all events that exist */
 } host_process;
@@ -168,7 +168,7 @@ static inline struct host_place host_place_of(struct host_stream *stream)
     return host_place_copy((struct host_place){stream, host_stream_end_of(stream)});
 }
 bool host_place_is_reached(const struct host_place *place);
-/* The work of waiting for a place, whose reference it takes over. */
+/* Work that waits for a place. It takes over the place's reference. */
 static inline struct work host_work_after(struct host_place place)
 {
     return place.stream

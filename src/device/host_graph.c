@@ -27,7 +27,7 @@ void host_graph_drop(struct host_graph *graph)
     if (atomic_fetch_sub(&graph->references, 1) > 1)
         return;
     for (size_t i = 0; i < graph->count; i++)
-        if (graph->work[i].kind < WORK_EVENT_WAIT) /* events belong to the communicator */
+        if (graph->work[i].kind < WORK_EVENT_WAIT) /* later kinds hold an event, not freed here */
             free(graph->work[i].own);
     while (graph->keepers) {
         struct host_keeper *keeper = graph->keepers;
@@ -151,7 +151,8 @@ ceclResult_t host_order_begin(struct cecl_device *dev, struct cecl_order *order,
     return ceclSuccess;
 }
 
-/* A capture has one stream, and a launch enqueues all of its records at once. So only the last record is ever seen. */
+/* A capture has one stream, and a launch enqueues all of a graph's records at once. So other streams only ever see the
+ * last record, and `spare` is not needed. */
 ceclResult_t host_order_end(struct cecl_device *dev, struct cecl_order *order, ceclStream_t stream,
                             const struct cecl_capture *capture)
 {

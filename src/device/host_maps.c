@@ -59,9 +59,8 @@ static void add(struct line *line, const char *bytes, size_t count)
     line->filled += added;
 }
 
-/* Reads a complete line. Returns false if its mapping does not end above `low`, as most do not. Of
- * these lines only the addresses are read, because sscanf takes longer to read a line than the
- * kernel takes to write it. */
+/* Reads a complete line. Returns false if its mapping does not end above `low`. As that is so for most lines, first
+ * reads only the addresses: sscanf takes longer to read a line than the kernel takes to write it. */
 static bool parse(struct line *line, uint64_t low, struct host_mapping *mapping)
 {
     char rights[5], *rest;

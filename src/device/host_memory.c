@@ -148,9 +148,9 @@ ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t
     return ceclSuccess;
 }
 
-/* Whether the kernel can read the eight aligned bytes around an address, which are on one page. It
- * copies them before it refuses the first argument, so a bad address gives an error and no fault.
- * (process_vm_readv cannot do this: it reads no page of memfd_secret.) */
+/* Whether the kernel can read the eight aligned bytes around an address, which are on one page. rt_sigprocmask copies
+ * them before it refuses its first argument, so a bad address gives the error EFAULT, and no signal. (process_vm_readv
+ * cannot do this: it reads no page of memfd_secret.) */
 static bool is_readable(uintptr_t address)
 {
     return syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)7, NULL, 8) == 0 ||

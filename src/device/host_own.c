@@ -211,8 +211,8 @@ void host_streams_end(struct host_device *host)
 
 /* ---- waiting for all streams */
 
-/* Whether a drain of this device waits for a stream: for all work of its own streams, and for the work
- * that was on the default stream when the drain began, because other communicators may use that stream. */
+/* Whether a drain of this device still waits for a stream. It waits for all work of the device's own streams. On the
+ * default stream, which other communicators may use, it waits only for work that was there when the drain began. */
 static bool is_waited_for(const struct host_device *host, const struct host_stream *stream)
 {
     return stream == host->standard ? stream->finished < host->drained_at

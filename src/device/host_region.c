@@ -210,7 +210,7 @@ ceclResult_t host_check_uses(struct cecl_device *dev, const struct cecl_use *use
 {
     struct surveys surveys;
     const ceclResult_t result = survey(uses, count, &surveys);
-    /* for example without a descriptor for the check; memory that cannot be checked counts as usable */
+    /* for example, no descriptor is left for the check; memory that cannot be checked counts as usable */
     return result == ceclSystemError ? ceclSuccess : result;
 }
 
@@ -289,7 +289,7 @@ ceclResult_t host_region_import(struct cecl_device *dev, const struct cecl_regio
     return ceclSuccess;
 }
 
-/* A mapping has its access rights from the start. */
+/* Nothing to do: region_import maps memory with its access rights. */
 ceclResult_t host_region_access(struct cecl_device *dev, void *addr, size_t bytes)
 {
     return ceclSuccess;

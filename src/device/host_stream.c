@@ -159,7 +159,7 @@ static ceclResult_t find_outside(struct cecl_device *dev, ceclStream_t handle,
     return (*out)->capture ? host_refuse_capture(*out) : ceclSuccess;
 }
 
-/* Waits for what is enqueued now, as on a GPU; not for work that another thread adds meanwhile. */
+/* Waits only for work that is enqueued now, as on a GPU; not for work that another thread adds meanwhile. */
 ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;
@@ -225,7 +225,7 @@ void host_add(struct host_stream *stream, struct work work)
     if (stream->capture) {
         stream->capture->work[stream->capture->count++] = work;
     } else if (work.kind != WORK_NOTHING) {
-        if (stream->count == 0) /* only then the thread sleeps */
+        if (stream->count == 0) /* the thread sleeps only while there is no work */
             pthread_cond_signal(&stream->filled);
         *slot(stream, stream->count++) = work;
     }
