@@ -1,6 +1,6 @@
-/* What this library knows of NCCL's binary interface: the calls for which it has C functions, and
- * the calls that it makes itself. The values of ncclResult_t up to 7 equal the values of ceclResult_t.
- * tests/nccl/abi_check.c compares this file with NCCL's own header. */
+/* What this library knows of NCCL's binary interface: the functions of NCCL that it replaces by C functions, and those
+ * that it calls. The values of ncclResult_t up to 7 equal the values of ceclResult_t. tests/nccl/abi_check.c compares
+ * this file with NCCL's own header. */
 #ifndef CECL_NCCL_ABI_H
 #define CECL_NCCL_ABI_H
 
@@ -30,13 +30,13 @@ enum { CECL_NCCL_BFLOAT16 = 9 }; /* a value of ncclDataType_t */
     }
 
 #define CECL_NCCL_WIN_COLL_SYMMETRIC 1 /* a flag of ncclCommWindowRegister */
-#define CECL_NCCL_SHRINK_ABORT 1       /* a flag of ncclCommShrink: ends the parent's calls first */
+#define CECL_NCCL_SHRINK_ABORT 1       /* of ncclCommShrink: NCCL ends the parent's calls first */
 
 /* ncclGetVersion gives 10000 * major + 100 * minor + patch. */
 #define CECL_NCCL_VERSION(major, minor) (10000 * (major) + 100 * (minor))
 
 #define CECL_NCCL_API __attribute__((visibility("default")))
-/* Gives an exported function its second name. */
+/* Exports the function `name` also as p`name`, like NCCL. */
 #define CECL_NCCL_ALIAS(name) CECL_NCCL_API __typeof__(name) p##name __attribute__((alias(#name)));
 
 #pragma GCC visibility push(default)
@@ -104,7 +104,7 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
 ncclResult_t ncclGetVersion(int *version);
 
 #ifndef CECL_NCCL_TYPES_GIVEN
-/* cecl_nccl_pass_ncclAllGather and so on: call the same functions of the real NCCL (jump.c). */
+/* cecl_nccl_pass_ncclAllGather calls the real NCCL's ncclAllGather, and so on (jump.c). */
 #define PASSED(name) __typeof__(name) cecl_nccl_pass_##name;
 #define COUNTED PASSED
 #define FOLLOWED(name, answer) PASSED(name)

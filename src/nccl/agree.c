@@ -1,4 +1,4 @@
-/* Agreements of ranks, for captured calls; see captured.h. */
+/* Ranks agree whether cecl makes captured calls; see captured.h. */
 #include "nccl/captured.h"
 
 #include <pthread.h>
@@ -12,13 +12,13 @@
 #include "util/log.h"
 
 #define LINE_BYTES 64 /* each rank's words have a cache line of their own */
-#define SPINS 1000    /* how often a wait looks before it sleeps between looks */
+#define SPINS 1000    /* a wait polls this often; then it sleeps between polls */
 
 /* What a rank tells the others. In agreement n it writes n << 1 | can to told[n & 1]. Two words are enough, because a
- * rank ends an agreement only when it has read the words of all ranks. */
+ * rank ends agreement n only after it has read the words of all ranks, so no rank is two agreements ahead. */
 struct cecl_nccl_words {
     _Alignas(LINE_BYTES) _Atomic uint64_t told[2];
-    _Atomic uint64_t calls; /* served collectives so far */
+    _Atomic uint64_t calls; /* collectives that cecl has made so far */
     _Atomic bool has_left;
 };
 
@@ -31,7 +31,6 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
         atomic_store(&words[entry->rank].has_left, true);
 }
 
-/* Enters the entry first, so that no part of the entry is freed while this function uses it. */
 static void leave_one(struct cecl_nccl_comm *entry)
 {
     if (!cecl_nccl_life_enter(&entry->life, CECL_NCCL_MADE))
@@ -40,8 +39,8 @@ static void leave_one(struct cecl_nccl_comm *entry)
     cecl_nccl_life_leave(&entry->life);
 }
 
-/* Called at the end of the process. Peers that wait in an agreement learn from this that the rank has left; cecl's
- * goodbye is an error only for peers that wait in a call of libcecl.so. */
+/* Called when the process ends. Tells peers that wait in an agreement; the goodbye of libcecl.so would reach only peers
+ * that wait in a call of libcecl.so. */
 static void leave_all(void)
 {
     if (!cecl_nccl_process()->is_forked)
@@ -112,9 +111,9 @@ static ceclResult_t async_error(const struct cecl_nccl_comm *comm)
     return asked == ceclSuccess ? ceclSuccess : cecl_fail_with(asked, cecl->ceclGetLastError(NULL));
 }
 
-/* Why the wait for `rank` must end; ceclSuccess: the wait goes on. A rank tells before it counts its next call and
- * before it leaves. So has_told is called last: a rank that has counted a call or has left, but has not told, will
- * never tell. */
+/* Why the wait for `rank` must end; ceclSuccess: the wait goes on. A rank writes `told` before it counts its next call,
+ * and before it leaves. So this function reads `told` last: if the answer is missing then, a rank that has counted
+ * another call, or has left, will never answer. */
 static ceclResult_t reason_to_end(const struct cecl_nccl_comm *comm,
                                   const struct cecl_nccl_words *theirs, int rank, int64_t deadline)
 {

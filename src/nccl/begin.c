@@ -1,4 +1,4 @@
-/* Makes cecl's communicators for new NCCL communicators, on threads. make.c makes a single one. */
+/* Makes cecl's communicators for new NCCL communicators, at once or in the background. make.c makes a single one. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@ struct making {
     ncclResult_t result;
 };
 
-/* Makes the entry ready, unless another thread has given it up. If the program waits for the communicator, it gets an
- * error at once, so after an error no entry is kept to report it later. */
+/* Makes cecl's communicator. Then the entry is READY, unless an abort has given it up. If the program waits in the call
+ * that makes the communicator, that call returns an error, and the entry is freed. */
 static void *make_one(void *argument)
 {
     struct making *making = argument;
@@ -58,7 +58,7 @@ static void *make_one_later(void *argument)
     return make_one_beside(&making);
 }
 
-/* Gives a communicator up because there is no memory or no thread. */
+/* Frees the entry and the meeting, because there is no memory or no thread to make the communicator. */
 static void drop(struct making *making)
 {
     making->result = ceclSystemError;
@@ -67,7 +67,7 @@ static void drop(struct making *making)
         cecl_nccl_comm_retire(making->entry, CECL_NCCL_MAKING_TO_FREE);
 }
 
-/* The ranks of one thread wait for each other, so each rank but the first gets a thread of its own. */
+/* Making a communicator waits for its other ranks. So each rank but the first gets a thread of its own. */
 static void make_all(struct making *makings, int count)
 {
     for (int i = 1; i < count; i++) {
@@ -83,7 +83,7 @@ static void make_all(struct making *makings, int count)
             pthread_join(makings[i].thread, NULL);
 }
 
-/* Lists the communicators that NCCL has made. Returns their number. */
+/* Fills `makings` with the communicators that NCCL has made. Returns their number. */
 static int list_made(const struct cecl_nccl_wish *wishes, int count, struct making *makings)
 {
     int made = 0;
@@ -120,7 +120,7 @@ ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count
     return result;
 }
 
-/* No thread joins the new thread, which may outlive an abort. */
+/* Detaches the new thread, because it may go on after an abort. */
 ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
                                        struct cecl_nccl_meeting *meeting)
 {
@@ -143,19 +143,19 @@ ncclResult_t cecl_nccl_comm_make_later(ncclComm_t comm, int together,
 }
 
 /* ---- children that NCCL makes in the background. In this case ncclCommSplit and similar calls return ncclInProgress,
- * and NCCL writes the child's handle to the program's memory only when the parent is ready again. This memory is valid
- * until the program learns that the parent is ready. So a thread that asks for the parent's state reads the handle
- * before it reports the parent as ready. */
+ * and NCCL writes the child's handle to the program's variable only when the parent is ready again. The variable is
+ * valid until the program learns that the parent is ready. So ncclCommGetAsyncError reads the handle before it tells
+ * the program that the parent is ready. */
 
 struct birth {
     struct birth *next;
-    struct cecl_nccl_wish wish; /* its `made` is NULL until NCCL has written the handle */
+    struct cecl_nccl_wish wish; /* wish.made: NULL until this library has read the handle */
     int together;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct birth *first;
-/* how many such children there are; while there are none, calls skip the lock */
+/* length of the list; while it is 0, calls do not take the lock */
 static _Atomic int expected;
 
 ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int together)
@@ -172,8 +172,8 @@ ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int toget
     return ceclSuccess;
 }
 
-/* Returns ncclInProgress, or the result of making the child. If this rank has no color, it gets no child, and the
- * result is success. */
+/* Begins to make cecl's communicator for a child whose handle NCCL has written. Returns ncclInProgress until it is
+ * made. If this rank has no color, it gets no child, and the result is ncclSuccess. */
 static ncclResult_t look_at(struct birth *birth)
 {
     struct cecl_nccl_wish *wish = &birth->wish;
@@ -187,7 +187,7 @@ static ncclResult_t look_at(struct birth *birth)
     return cecl_nccl_comm_is(wish->made, CECL_NCCL_UNMADE) ? ceclInProgress : ceclSuccess;
 }
 
-/* Forgets the children of `parent` that are no longer in progress. If the parent ends, forgets all of its children. */
+/* Removes from the list the children of `parent` that are made or have failed; if the parent ends, all its children. */
 static ncclResult_t look_at_all(ncclComm_t parent, bool has_ended)
 {
     ncclResult_t result = ceclSuccess;

@@ -1,4 +1,4 @@
-/* Takes a call: decides on it, and carries it out or keeps it for the end of its group. */
+/* Decides which library makes a call. If cecl does, makes the call at once, or keeps it for the end of its group. */
 #include "nccl/call.h"
 
 #include "nccl/captured.h"
@@ -7,7 +7,7 @@
 #include "nccl/serve.h"
 #include "util/thread.h"
 
-/* Ranks decide together on a captured call. Returns an error if they could not. */
+/* If `call` is captured, decides together with all ranks which library makes it. Returns an error if they could not. */
 static ncclResult_t decide_captured(struct cecl_nccl_call *call)
 {
     if (!call->way.is_captured)
@@ -18,9 +18,9 @@ static ncclResult_t decide_captured(struct cecl_nccl_call *call)
     return result;
 }
 
-/* While the thread decides and serves, it is inside the communicator's entry, so that no part of the entry is freed.
- * When it passes a call, it is outside, because an abort must end NCCL's call, but first waits until no thread is
- * inside. If an abort has begun, the call is also passed, and NCCL returns the error. */
+/* While the thread decides and makes cecl's call, it is inside the communicator's entry, so that no other thread frees
+ * parts of the entry. It leaves the entry before NCCL's call: an abort waits until no thread is inside, and only then
+ * ends NCCL's call. If an abort has begun, the call goes to NCCL, which returns the error. */
 bool cecl_nccl_take(struct cecl_nccl_call *call, const void *caller, ncclResult_t *result)
 {
     const struct cecl_nccl_process *process = cecl_nccl_process();

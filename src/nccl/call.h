@@ -1,4 +1,4 @@
-/* A call of a collective, a send or a receive, and which way it goes. */
+/* A call of a collective, a send or a receive, and which library makes it. */
 #ifndef CECL_NCCL_CALL_H
 #define CECL_NCCL_CALL_H
 
@@ -8,7 +8,7 @@
 #include "nccl/abi.h"
 #include "nccl/reason.h"
 
-/* CECL_NCCL_OP_ncclAllGather and so on: the functions of collectives.c. */
+/* CECL_NCCL_OP_ncclAllGather and so on, one for each function of collectives.c. */
 enum cecl_nccl_op {
 #define COUNTED(name) CECL_NCCL_OP_##name,
 #include "nccl/names.h"
@@ -16,8 +16,8 @@ enum cecl_nccl_op {
 };
 extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 
-/* The arguments of each call except ncclBcast, without the last two (communicator and stream). These arguments are the
- * same in both libraries. */
+/* The arguments of each function, without the last two (communicator and stream). NCCL and cecl have the same
+ * arguments. ncclBcast is missing, because cecl has no such function. */
 #define CECL_NCCL_CALLS(X) \
     X(AllGather, send, recv, count, type) \
     X(AllReduce, send, recv, count, type, op) \
@@ -30,17 +30,17 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
     X(Scatter, send, recv, count, type, root) \
     X(Send, send, count, type, root)
 
-/* Which way a call goes, as decide.c decides it. */
+/* What decide.c has decided for a call. */
 struct cecl_nccl_way {
     enum cecl_nccl_reason reason; /* why NCCL makes the call; NO_REASON: cecl makes it */
     int policy;                   /* the ceclSmPolicy_t with which cecl makes the call */
-    bool is_captured;             /* see captured.h; set only if that makes a difference */
-    bool is_open;                 /* the end of the call's group decides on the call */
+    bool is_captured;             /* see captured.h; looked up only if it matters */
+    bool is_open;                 /* not decided yet: the end of the call's group decides */
 };
 
 struct cecl_nccl_call {
     enum cecl_nccl_op op;
-    bool reduces; /* the call computes, so it needs SMs; false: it only moves data */
+    bool reduces; /* the call is a reduction, so it needs SMs; false: it only moves data */
     /* NCCL's own handle, never a wrapper: programs also hand it to NCCL in other ways */
     ncclComm_t comm;
     size_t count; /* in elements, as the call names them */
@@ -53,13 +53,13 @@ struct cecl_nccl_call {
     struct cecl_nccl_way way;
 };
 
-/* call.c. Decides on `call`. Returns true if the call was served, kept for the end of a group, or refused (by
- * CECL_NCCL=strict, or because the communicator is not ready). Then the caller must return `*result`. False: the caller
- * must pass the call to NCCL.
+/* call.c. Decides which library makes `call`. Returns true if cecl made the call, if the call is kept for the end of a
+ * group, or if it is refused (by CECL_NCCL=strict, or because the communicator is not ready). Then the caller must
+ * return `*result`. False: the caller must pass the call to NCCL.
  * caller  the call's return address */
 bool cecl_nccl_take(struct cecl_nccl_call *call, const void *caller, ncclResult_t *result);
 
-/* Whether only two ranks make such a call: this rank and `root`, the peer. */
+/* Whether the call is a send or a receive. Only two ranks make it: this rank and `root`, the peer. */
 static inline bool cecl_nccl_is_message(enum cecl_nccl_op op)
 {
     return op == CECL_NCCL_OP_ncclSend || op == CECL_NCCL_OP_ncclRecv;
@@ -83,7 +83,7 @@ static inline size_t cecl_nccl_type_bytes(ncclDataType_t type)
     return (size_t)type < sizeof(bytes) ? bytes[type] : 0;
 }
 
-/* `count` elements, in bytes. */
+/* Bytes of the call's `count` elements. */
 static inline size_t cecl_nccl_call_bytes(const struct cecl_nccl_call *call)
 {
     return call->count * cecl_nccl_type_bytes(call->datatype);

@@ -1,4 +1,4 @@
-/* Which calls are captured, and whether all ranks can capture them; see captured.h. */
+/* Finds which calls are captured, and whether cecl can capture them on all ranks; see captured.h. */
 #include "nccl/captured.h"
 
 #include "nccl/gpu.h"
@@ -16,11 +16,11 @@ bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_
 /* The captured calls on one communicator. */
 struct part {
     struct cecl_nccl_kept
-        *kept; /* the first; kept->comm: the communicator, which this thread has entered */
-    int count; /* how many calls of the group to look at, from `kept` on */
+        *kept; /* the first call; kept->comm: its communicator, which this thread has entered */
+    int count; /* number of the group's calls from `kept` on, also on other communicators */
     int collectives;
-    bool may;     /* nothing so far prevents serving the collectives */
-    bool decides; /* ranks decide together; otherwise all ranks pass the collectives */
+    bool may;     /* no reason was found against making the collectives by cecl */
+    bool decides; /* ranks must agree; false: all ranks pass the collectives to NCCL */
 };
 
 static bool is_in(const struct part *part, int index)
@@ -34,7 +34,7 @@ static bool is_collective_in(const struct part *part, int index)
     return is_in(part, index) && !cecl_nccl_is_message(part->kept[index].call.op);
 }
 
-/* If the collectives of a part are on several streams, they are passed, because cecl does not capture an order among
+/* If the calls of a part are on several streams, its collectives go to NCCL, because cecl captures no order among
  * streams. */
 static struct part part_of(struct cecl_nccl_kept *kept, int count)
 {
@@ -51,8 +51,8 @@ static struct part part_of(struct cecl_nccl_kept *kept, int count)
     return part;
 }
 
-/* Whether cecl can capture the collectives on this rank, as one group on one stream. Describes and registers the
- * collectives' buffers, as making the calls would, but enqueues nothing. */
+/* Whether cecl can capture the collectives on this rank, as one group on one stream. Makes the calls in a group that
+ * ends with ceclGroupExplain, which checks and registers their buffers but enqueues nothing. */
 static bool can_capture(const struct part *part)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
@@ -62,13 +62,13 @@ static bool can_capture(const struct part *part)
     if (!part->may || !cecl_nccl_is_captured(&part->kept->call, comm, &is_sound) || !is_sound ||
         part->collectives > comm->limits.groupCalls || cecl->ceclGroupStart() != ceclSuccess)
         return false;
-    for (int i = 0; i < part->count; i++) /* the group's end returns the calls' errors */
+    for (int i = 0; i < part->count; i++) /* ceclGroupExplain returns the calls' errors */
         if (is_collective_in(part, i))
             (void)!cecl_nccl_serve(&part->kept[i].call, comm, part->kept[i].call.stream);
     return cecl->ceclGroupExplain(comm->ours, &told) == ceclSuccess;
 }
 
-/* Tells the peers whether this rank can serve the collectives of a part. */
+/* Tells the peers whether this rank can capture the collectives of a part. */
 static void tell_peers(const struct part *part)
 {
     part->kept->comm = cecl_nccl_comm_enter_made(part->kept->call.comm);
@@ -76,7 +76,7 @@ static void tell_peers(const struct part *part)
         cecl_nccl_agree_tell(part->kept->comm, can_capture(part));
 }
 
-/* Waits for the peers' answers. A part whose communicator was aborted is passed, and NCCL returns the error. */
+/* Waits for the peers' answers. If a part's communicator was aborted, its calls go to NCCL, which returns the error. */
 static ncclResult_t await_peers(const struct part *part)
 {
     struct cecl_nccl_comm *comm = part->kept->comm;
@@ -102,8 +102,8 @@ static bool begins_part(const struct cecl_nccl_kept *kept, int index)
     return kept[index].call.way.is_captured;
 }
 
-/* Tells the answers for all parts before it waits for any part, because this thread may have several ranks of one
- * communicator. */
+/* Tells the peers this rank's answers for all parts, and only then waits, because this thread may have several ranks of
+ * one communicator. */
 ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count)
 {
     ncclResult_t result = ceclSuccess;

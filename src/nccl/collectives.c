@@ -3,8 +3,7 @@
 
 #define REDUCES .reduces = true, .redop = op
 
-/* The body of each function: serves, refuses, keeps or passes the call. This is a macro, because it needs the return
- * address of the exported function. */
+/* The body of each function. This is a macro, because it needs the return address of the exported function. */
 #define DECIDE(name, send, recv, elements, ...) \
     struct cecl_nccl_call call = {.op = CECL_NCCL_OP_##name, \
                                   .comm = comm, \

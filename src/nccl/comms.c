@@ -1,4 +1,4 @@
-/* The table of communicators, and the life of its entries. begin.c makes cecl's communicators. */
+/* The table of communicators: look-ups, finalizing and ending cecl's communicators, and their errors. */
 #include "nccl/comms.h"
 
 #include <pthread.h>
@@ -18,8 +18,9 @@
 #define OUT_MS 10000 /* ms that the end of a communicator waits for a thread inside a call */
 
 static _Atomic(struct cecl_nccl_comm *) buckets[BUCKETS];
-/* Held while entries are reserved or removed. A thread that is to end a communicator looks up the entry under this
- * lock, so it cannot end a later communicator in the same entry. Calls look up entries without the lock. */
+/* Held while entries are reserved or removed. A thread that ends a communicator finds and enters its entry under this
+ * lock, or takes the first step, so that no other communicator can get the entry in between. Calls look up entries
+ * without it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the table */
@@ -41,7 +42,7 @@ struct cecl_nccl_comm *cecl_nccl_comm_find(ncclComm_t comm)
     return entry;
 }
 
-/* A free entry of the bucket, or a new one at its head. The caller holds the lock. */
+/* Returns a free entry of the bucket, or puts a new one at the bucket's head. The caller holds the lock. */
 static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
 {
     _Atomic(struct cecl_nccl_comm *) *bucket = bucket_of(comm);
@@ -56,8 +57,8 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
     return entry;
 }
 
-/* First aborts an old entry with this handle, because NCCL may reuse the address of a communicator that ended without
- * cecl's knowledge. */
+/* If the table has an entry with this handle, first aborts its communicator: NCCL has ended it without cecl's
+ * knowledge, and has used its address again. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
 {
     (void)!cecl_nccl_comm_abort(comm);
@@ -145,8 +146,8 @@ static void *finalize_one_beside(void *argument)
     return finalize_one(argument);
 }
 
-/* The new thread counts as inside: an abort interrupts it, and then waits until it has left. If the thread cannot be
- * started, the caller itself finalizes. */
+/* The new thread counts as inside the entry: an abort interrupts it, and then waits until it has left. If the thread
+ * cannot be started, the calling thread finalizes. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_enter_made(comm);
@@ -164,8 +165,8 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 /* ---- the end */
 
 /* Waits until at most `most` threads are inside, and returns true. False: the entry's life is no longer in `state`, or
- * `deadline` has passed. The number of threads may grow again for a moment, because some have not seen the state
- * yet. */
+ * `deadline` has passed. Afterwards the number may grow for a moment, because cecl_nccl_life_enter counts a thread
+ * before it looks at the state. */
 static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigned state,
                       int64_t deadline)
 {
@@ -177,23 +178,22 @@ static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigne
     return true;
 }
 
-/* Whether a thread is about to end the entry. After its end another communicator may get the entry and the same
- * address. */
+/* Whether a thread is about to end the entry's communicator. */
 static bool is_ending(const struct cecl_nccl_comm *entry)
 {
     return cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(DESTROYING) | CECL_NCCL_SET(ENDING) |
                                                CECL_NCCL_SET(GIVING_UP));
 }
 
-/* Waits until another thread has ended cecl's communicator, because NCCL's must not end before it. */
+/* Waits until another thread has ended cecl's communicator, because NCCL's communicator must end after it. */
 static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64_t deadline)
 {
     while (atomic_load(&entry->nccl) == comm && is_ending(entry) && cecl_ms_left(deadline) != 0)
         cecl_pause_us(100);
 }
 
-/* Ends cecl's communicator, in the thread that took the step to ENDING. Returns whether this thread must also end
- * NCCL's communicator: true for a destroy, unless an abort came in between. */
+/* Ends cecl's communicator. The caller has taken the step to ENDING. Returns whether it must also end NCCL's
+ * communicator: true for a destroy, unless an abort has claimed this in between. */
 static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
@@ -215,9 +215,8 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
     return is_mine;
 }
 
-/* If a thread is inside, first revokes cecl's communicator, which ends the thread's wait. If no thread is inside, does
- * not revoke it, because that fails the peers, and many programs end by aborting communicators that they no longer
- * need. */
+/* If a thread is inside, first revokes cecl's communicator, which ends the thread's wait. Otherwise does not: a revoke
+ * is an error for the peers, and many programs abort communicators only because they no longer need them. */
 static void abort_ours(struct cecl_nccl_comm *entry)
 {
     if (entry->ours && cecl_nccl_life_inside(&entry->life) > 0)
@@ -225,7 +224,7 @@ static void abort_ours(struct cecl_nccl_comm *entry)
     (void)!end_ours(entry, false);
 }
 
-/* Takes the step by which an abort begins. False: another thread is already ending the communicator. */
+/* Takes the first step of an abort. False: another thread is already ending the communicator. */
 static bool begin_abort(struct cecl_nccl_comm *entry)
 {
     cecl_nccl_life *life = &entry->life;
@@ -238,7 +237,7 @@ static bool begin_abort(struct cecl_nccl_comm *entry)
     return is_begun;
 }
 
-/* claims: NCCL's communicator must also end. Returns whether the caller must end it. */
+/* claims: NCCL's communicator must also end. Returns whether the caller must end NCCL's communicator. */
 static bool abort_it(ncclComm_t comm, bool claims)
 {
     pthread_mutex_lock(&lock);
@@ -254,7 +253,7 @@ static bool abort_it(ncclComm_t comm, bool claims)
         await_end(entry, comm, cecl_deadline(2 * OUT_MS));
     else if (cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(GIVING_UP)))
         (void)!await_out(entry, 0, CECL_NCCL_SET(GIVING_UP), cecl_deadline(OUT_MS));
-    /* If the maker is still at work, it ends cecl's communicator itself. Otherwise this thread does. */
+    /* if the maker (life.h) is still at work, it ends what it has made; otherwise this thread does */
     if (is_first && !cecl_nccl_comm_retire(entry, CECL_NCCL_GIVING_UP_TO_GIVEN_UP))
         abort_ours(entry);
     return is_mine;
@@ -270,9 +269,8 @@ void cecl_nccl_comm_revoke(ncclComm_t comm)
     (void)!abort_it(comm, false);
 }
 
-/* Waits for other threads that are inside, and for pending calls. There is no time limit here, but ceclCommDestroy has
- * one. Returns true if the caller must end cecl's communicator. False: an abort in another thread has ended the
- * wait. */
+/* Waits without a time limit for other threads that are inside, and for pending calls. Returns true if the caller must
+ * end cecl's communicator. False: another thread has aborted it. */
 static bool await_calls(struct cecl_nccl_comm *entry)
 {
     const unsigned here = CECL_NCCL_SET(DESTROYING);
@@ -282,7 +280,7 @@ static bool await_calls(struct cecl_nccl_comm *entry)
     return cecl_nccl_life_go(&entry->life, CECL_NCCL_DESTROYING_TO_ENDING);
 }
 
-/* The caller must be inside. */
+/* The caller is inside the entry. */
 static bool destroy_it(struct cecl_nccl_comm *entry, ncclComm_t comm)
 {
     cecl_nccl_life *life = &entry->life;
@@ -291,7 +289,7 @@ static bool destroy_it(struct cecl_nccl_comm *entry, ncclComm_t comm)
            cecl_nccl_life_is(life, CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING)))
         cecl_pause_us(100);
     is_first = is_first && await_calls(entry);
-    /* read before this thread leaves, because then another communicator may get the entry */
+    /* read while this thread is inside: once it has left, another communicator may get the entry */
     const bool is_destroying = cecl_nccl_life_is(life, CECL_NCCL_SET(DESTROYING));
     const bool is_mine = !is_first && !is_destroying && cecl_nccl_life_claim(life);
     cecl_nccl_comm_leave(entry);
@@ -317,7 +315,7 @@ bool cecl_nccl_comm_destroy(ncclComm_t comm)
 
 /* ---- errors */
 
-/* Two of cecl's results do not exist in NCCL, and the newest NCCL uses the number of one of them for another error. */
+/* Replaces two results that NCCL does not have; the newest NCCL uses the number of one of them for another error. */
 static ncclResult_t number_of(ceclResult_t result)
 {
     return result == ceclOutOfMemory ? (ncclResult_t)ceclSystemError
@@ -332,7 +330,8 @@ static ceclResult_t error_of(ceclComm_t ours)
     return asked != ceclSuccess ? asked : error;
 }
 
-/* Prints a message, unless cecl has printed it as an asynchronous error. */
+/* Keeps the message for ncclGetLastError. Prints the communicator's first one, unless libcecl.so has printed an
+ * asynchronous error. */
 static void tell_error(struct cecl_nccl_comm *comm, const char *message)
 {
     char words[CECL_MESSAGE_BYTES];

@@ -1,13 +1,12 @@
-/* See decide.h. Ranks must decide alike, so a decision uses only what is equal on all ranks of the communicator, and
- * never the addresses of buffers. For a send or a receive it may also use what is equal on the two ranks of that
- * message. */
+/* See decide.h. All ranks must reach the same decision. So a decision uses only what is equal on all ranks of the
+ * communicator, for a send or a receive on its two ranks; it never uses the addresses of buffers. */
 #include "nccl/decide.h"
 
 #include "nccl/captured.h"
 #include "nccl/report.h"
 #include "nccl/serve.h"
 
-/* Why all calls on a communicator are passed. */
+/* Why all calls on the communicator go to NCCL; NO_REASON: they do not. */
 static enum cecl_nccl_reason reason_of_comm(const struct cecl_nccl_process *process,
                                             const struct cecl_nccl_comm *comm, bool is_inside)
 {
@@ -22,7 +21,7 @@ static enum cecl_nccl_reason reason_of_comm(const struct cecl_nccl_process *proc
     return is_inside ? comm->reason : CECL_NCCL_UNKNOWN;
 }
 
-/* NCCL's premultiplied sums are not served. Their numbers are higher than the numbers of all other reductions. */
+/* Whether cecl supports the call's datatype, reduction and size. It does not support NCCL's premultiplied sums. */
 static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t *limits)
 {
     if (call->datatype < 0 || call->datatype >= CECL_NUM_TYPES ||
@@ -39,8 +38,8 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
 {
     if (cecl_nccl_is_message(call->op) && comm->limits.groupMessages == 0)
         return CECL_NCCL_MANY_RANKS;
-    /* Messages without bytes are served like other messages. If they were passed, a group would finish them before its
-     * served messages, and ranks could wait for each other in a circle. */
+    /* NCCL would make sends and receives without bytes before the group's other messages, and ranks could wait for each
+     * other in a circle. So cecl makes them. */
     if (call->count == 0 && !cecl_nccl_is_message(call->op))
         return CECL_NCCL_EMPTY;
     if (!is_served_type(call, &comm->limits))
@@ -50,7 +49,7 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
     return CECL_NCCL_NO_REASON;
 }
 
-/* For CECL_NCCL=auto without trials: why the table passes a call. */
+/* For CECL_NCCL=auto without trials: NO_GAIN, unless the table says that cecl is faster. */
 static enum cecl_nccl_reason reason_of_table(const struct cecl_nccl_process *process,
                                              const struct cecl_nccl_call *call,
                                              const struct cecl_nccl_comm *comm,
@@ -61,8 +60,8 @@ static enum cecl_nccl_reason reason_of_table(const struct cecl_nccl_process *pro
                : CECL_NCCL_NO_GAIN;
 }
 
-/* Why a captured call is passed. A thread with several ranks cannot make a captured call outside of
- * a group, because its ranks would wait for each other. */
+/* Why a captured call goes to NCCL. A thread with several ranks cannot make a captured call outside a group: it would
+ * wait in the first rank's call for its other ranks. */
 static enum cecl_nccl_reason reason_of_capture(const struct cecl_nccl_call *call,
                                                const struct cecl_nccl_comm *comm, bool in_group)
 {
@@ -71,7 +70,7 @@ static enum cecl_nccl_reason reason_of_capture(const struct cecl_nccl_call *call
     return comm->together > 1 && !in_group ? CECL_NCCL_CAPTURED : CECL_NCCL_NO_REASON;
 }
 
-/* In a group the driver is asked once for consecutive calls on one stream of a communicator. */
+/* In a group, asks the driver only once for consecutive calls on the same communicator and stream. */
 static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                         struct cecl_nccl_group *group)
 {
@@ -88,7 +87,7 @@ static bool is_captured(const struct cecl_nccl_call *call, const struct cecl_ncc
     return group->asked.is_captured;
 }
 
-/* Whether trials decide on calls of this kind. */
+/* Whether trials decide which library makes calls of this kind. */
 static bool is_learned(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm)
 {
     return comm->learns && !cecl_nccl_is_message(call->op);
@@ -110,7 +109,7 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
         way.reason = reason_of_table(process, call, comm, group);
-    /* groups also need to know this, to serve or pass their captured calls together; and so does counting */
+    /* a group needs this of every call: one library makes all its captured calls. The table of calls shows it */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);
     if (learns && (way.is_captured || !in_group))
@@ -137,8 +136,8 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call)
     return ceclInvalidUsage;
 }
 
-/* A call with a rank that does not exist is passed, because NCCL itself refuses it. If policies differ, all ranks pass
- * the call. */
+/* CECL_NCCL=strict refuses calls that move data and go to NCCL. Exceptions: if a rank does not exist, NCCL itself
+ * refuses the call; if policies differ, all ranks pass all calls to NCCL. */
 static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
     const enum cecl_nccl_reason reason = call->way.reason;

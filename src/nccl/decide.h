@@ -1,13 +1,13 @@
-/* Decides which way a call goes. A decision is a value (struct cecl_nccl_way), and deciding changes no communicator and
- * no option. Only learning notes the call, once (learn.c). */
+/* Decides which library makes a call. A decision is a value (struct cecl_nccl_way). Deciding changes no communicator
+ * and no option, except that learning notes the call (learn.c). */
 #ifndef CECL_NCCL_DECIDE_H
 #define CECL_NCCL_DECIDE_H
 
 #include "nccl/group.h"
 #include "nccl/process.h"
 
-/* The only function that decides which way a call goes: it is passed for a reason, or served with a policy. A captured
- * call may still be passed later, if ranks find that some rank cannot capture it (captured.h).
+/* Decides whether NCCL makes the call (way.reason) or cecl (way.policy). A captured call may still go to NCCL later, if
+ * ranks find that some rank cannot capture it (captured.h).
  * comm       the entry of the call's communicator; NULL: there is none
  * is_inside  the caller has entered that entry */
 struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
@@ -22,16 +22,16 @@ static inline bool cecl_nccl_has_rank(const struct cecl_nccl_call *call,
     return call->root >= 0 && call->root < comm->nranks;
 }
 
-/* If the process counts its calls, counts a call that is decided on. Returns true if the call is refused; then *result
- * is its result. */
+/* Whether a call that is decided on must be refused; then *result is its result. Also counts the call, if the process
+ * counts its calls. */
 bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
                           const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                           ncclResult_t *result);
 
-/* -- learn.c. Learns, while the program runs, which way CECL_NCCL=auto takes (CECL_NCCL_TRIALS=1). Each communicator
- * looks for a period in its collectives (nccl/trial_period.h), and lets NCCL and cecl carry out periods in turn
- * (nccl/trial.h). If there is no period, a table decides. Decisions do not depend on buffers, so all ranks take the
- * same way at the same call.
+/* -- learn.c. Learns, while the program runs, which library makes calls under CECL_NCCL=auto (CECL_NCCL_TRIALS=1). Each
+ * communicator looks for a period in its collectives (nccl/trial_period.h), and lets NCCL and cecl carry out periods in
+ * turn (nccl/trial.h). If there is no period, a table decides. Decisions do not depend on buffers, so all ranks take
+ * the same way at the same call.
  *
  * Trials ignore sends and receives, because not all ranks make them. -- */
 
@@ -39,14 +39,14 @@ bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
 ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
 
-/* Notes the communicator's next collective that cecl could serve, and decides on it. A captured call has
- * no part in trials, and follows the verdict so far. The caller is inside the communicator.
+/* Notes the communicator's next collective that cecl could make, and decides which library makes it. A captured call is
+ * not timed; if there is a verdict, the verdict decides. The caller is inside the communicator.
  * way  [in, out] before the call: NO_REASON, the communicator's own policy, and whether the call is captured */
 void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                      const struct cecl_nccl_group *group, struct cecl_nccl_way *way);
 
-/* gains.c, the table. Whether cecl takes less time than NCCL for `call`, according to measurements, both in place and
- * out of place. The table does not distinguish both cases, because a rank sees only its own buffers. */
+/* gains.c, the table. Whether measurements say that cecl takes less time than NCCL for `call`, in place and out of
+ * place. The table does not distinguish the two, because a rank cannot know whether its peers are in place. */
 bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                      const struct cecl_nccl_group *group);
 

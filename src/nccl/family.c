@@ -21,7 +21,7 @@ struct member {
     ncclComm_t comm;
     uint64_t key;
     int rank, nranks;
-    uint32_t children[CECL_NCCL_CHILDREN]; /* how many children of each kind */
+    uint32_t children[CECL_NCCL_CHILDREN]; /* how many children of each kind it has had */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -65,13 +65,13 @@ struct cecl_nccl_meeting *cecl_nccl_meet_by_key(uint64_t key, int nranks, int ra
 
 /* ---- children */
 
-/* False in a forked child: it has no communicators, and must not wait for a lock that a thread of its parent held. */
+/* False in a forked child: it has no communicators, and a thread of its parent may have held the lock. */
 static bool has_members(void)
 {
     return !cecl_nccl_process()->is_forked;
 }
 
-/* Where the member is in the list. A pointer to NULL: the list has no such member. The caller holds the lock. */
+/* The list's pointer to the member; if there is no such member, to the list's end. The caller holds the lock. */
 static struct member **find(ncclComm_t comm)
 {
     struct member **at = &members;
@@ -85,7 +85,7 @@ void cecl_nccl_family_keep(ncclComm_t comm, uint64_t key, int rank, int nranks)
     cecl_nccl_family_forget(
         comm); /* a communicator with this address may have ended without cecl's knowledge */
     struct member *member = has_members() ? calloc(1, sizeof(*member)) : NULL;
-    if (!member) /* then the calls of its children are passed */
+    if (!member) /* then NCCL makes all calls of its children */
         return;
     *member = (struct member){.comm = comm, .key = key, .rank = rank, .nranks = nranks};
     CECL_LOCKED(&lock);

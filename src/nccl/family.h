@@ -8,12 +8,12 @@
 #include "nccl/abi.h"
 #include "nccl/meeting.h"
 
-/* These functions return NULL if this rank does not meet the others. Then its calls on the communicator are passed. */
+/* These functions return NULL if this rank does not meet the others. Then NCCL makes the communicator's calls. */
 
 /* For a communicator without a parent. */
 struct cecl_nccl_meeting *cecl_nccl_meet_by_ids(const ncclUniqueId *ids, int nids, int nranks,
                                                 int rank);
-/* By a key that all ranks have; 0: there is no key. */
+/* By a key that all ranks already have; 0: there is no key. */
 struct cecl_nccl_meeting *cecl_nccl_meet_by_key(uint64_t key, int nranks, int rank);
 /* Returns a new key, for ranks that are all in this process. */
 uint64_t cecl_nccl_new_key(void);
@@ -26,13 +26,13 @@ enum cecl_nccl_child { CECL_NCCL_SPLIT, CECL_NCCL_SHRUNK, CECL_NCCL_GROWN, CECL_
 struct cecl_nccl_meeting *cecl_nccl_meet_child(ncclComm_t parent, enum cecl_nccl_child kind,
                                                int color, int places);
 
-/* When a communicator grows, its new ranks have only a unique id. So the id carries the child's key, behind the bytes
- * that NCCL writes. */
+/* When a communicator grows, its new ranks have only a unique id. So this function writes the child's key into the id,
+ * behind the bytes that NCCL uses. */
 void cecl_nccl_mark_id(ncclComm_t parent, ncclUniqueId *id);
 /* Removes the key from `id`, and returns it; 0: `id` has no key. */
 uint64_t cecl_nccl_unmark_id(ncclUniqueId *id);
 
-/* Keeps the key of a communicator for its children, even after cecl's communicator has ended. */
+/* Keeps the key of a communicator for its children, until NCCL's communicator ends. */
 void cecl_nccl_family_keep(ncclComm_t comm, uint64_t key, int rank, int nranks);
 /* Must be called before NCCL ends `comm`. */
 void cecl_nccl_family_forget(ncclComm_t comm);

@@ -1,7 +1,7 @@
-/* The functions of NCCL that make communicators, end them, and group calls. All are passed on. Once NCCL has made a
- * communicator, cecl's communicator is made at once. At the first collective it would be too late, because then ranks
- * could not agree whether to make it. In a group both are made when the outermost group ends. If NCCL returns
- * ncclInProgress, both are made in the background. */
+/* The functions of NCCL that make communicators, end them, and group calls. Each calls NCCL's function. When NCCL has
+ * made a communicator, cecl's communicator is made at once: at the first collective ranks could no longer agree whether
+ * to make it. In a group NCCL and cecl make communicators when the outermost group ends. If NCCL returns
+ * ncclInProgress, both make them in the background. */
 #include "nccl/family.h"
 #include "nccl/group.h"
 #include "nccl/process.h"
@@ -12,7 +12,7 @@
  * exported function. */
 #define IS_NCCLS_OWN() cecl_nccl_is_own(cecl_nccl_process(), __builtin_return_address(0))
 
-/* Begins a function. If NCCL itself calls it, the call is only passed on. */
+/* Begins a function. If NCCL itself calls the function, it only calls NCCL's. */
 #define BEGIN(name, arguments) \
     CECL_UNCANCELLED; \
     if (IS_NCCLS_OWN()) \
@@ -23,8 +23,8 @@
     if (!IS_NCCLS_OWN() && cecl_nccl_comm_refuses(comm, #name)) \
     return CECL_NCCL_REFUSED
 
-/* If a communicator has no parent, NCCL writes its handle at once. So the handle is read now: before the group ends,
- * the program may use the same variable for another handle. */
+/* Keeps the communicators for the group's end. If a communicator has no parent, NCCL writes its handle at once, so the
+ * handle is read now: before the group ends, the program may use the same variable for another handle. */
 static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nccl_wish *wishes,
                              int count)
 {
@@ -43,7 +43,8 @@ static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nc
     return result;
 }
 
-/* For communicators that NCCL makes in the background. NCCL may not have written a child's handle yet. */
+/* For communicators that NCCL makes in the background. If NCCL has not written a child's handle yet, the parent's state
+ * tells later that it has (cecl_nccl_birth_look). */
 static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
@@ -60,8 +61,8 @@ static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
     return result;
 }
 
-/* Makes cecl's communicators after NCCL's call has returned `result`. Returns what the call must return. Takes over
- * the meetings. */
+/* Makes cecl's communicators after NCCL's call has returned `result`. Returns what the call must return to the program.
+ * The meetings belong to this function from now on. */
 static ncclResult_t follow(ncclResult_t result, const struct cecl_nccl_wish *wishes, int count)
 {
     struct cecl_nccl_group *group = cecl_nccl_group();
@@ -86,9 +87,9 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
     return follow(result, &wish, 1);
 }
 
-/* Whether NCCL goes on in the background after a call that returned ncclSuccess. NCCL returns ncclSuccess from each
- * split, shrink or grow of a non-blocking communicator, and ncclInProgress only from its own ncclGroupEnd. teller: the
- * communicator whose state tells this */
+/* Whether NCCL still works in the background after a call that returned ncclSuccess. From a split, shrink or grow of a
+ * non-blocking communicator NCCL returns ncclSuccess; only its own ncclGroupEnd returns ncclInProgress. teller: the
+ * communicator whose state says whether NCCL is done */
 static bool goes_on(ncclComm_t teller)
 {
     const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(teller);
@@ -102,8 +103,8 @@ static bool goes_on(ncclComm_t teller)
             state == ceclInProgress);
 }
 
-/* If NCCL makes the child in the background, the program gets ncclInProgress. So it asks for the parent's state, and
- * then the child's handle is read in time (begin.c). */
+/* If NCCL makes the child in the background, the program gets ncclInProgress. Then it must ask for the parent's state,
+ * and in that call begin.c reads the child's handle. */
 static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, ncclComm_t parent,
                                  struct cecl_nccl_meeting *meeting)
 {
@@ -119,8 +120,8 @@ ncclResult_t ncclGroupStart(void)
     return result;
 }
 
-/* Carries out cecl's part of a group, after NCCL's part. If NCCL has returned an error, or a call was refused, carries
- * out nothing. */
+/* Carries out cecl's part of a group, after NCCL's part. If NCCL has returned an error, or a call was refused, makes
+ * neither communicators nor calls. */
 static ncclResult_t end_group(struct cecl_nccl_group *group, ncclResult_t result)
 {
     if (!cecl_nccl_group_ended(group))
@@ -148,8 +149,8 @@ ncclResult_t ncclGroupEnd(void)
     return end_group(group, passed == ceclSuccess ? result : passed);
 }
 
-/* Ends the group without carrying out its collectives, because NCCL only estimates how long all calls
- * would take. In a nested group only the inner group ends, and its calls stay in the outer group. */
+/* NCCL only estimates how long the group's calls would take, so all kept calls go to NCCL, and cecl makes none. If the
+ * group is nested, its calls stay in the outer group. */
 ncclResult_t ncclGroupSimulateEnd(void *info)
 {
     BEGIN(ncclGroupSimulateEnd, (info));
@@ -166,8 +167,8 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
                                                      : result);
 }
 
-/* ---- making communicators. Each rank opens its meeting before NCCL's call (meeting.h). If one
- * process makes the communicators of all ranks, it opens the meetings after the call. */
+/* ---- making communicators. Each rank opens its meeting before it calls NCCL (meeting.h). ncclCommInitAll, which makes
+ * the communicators of all ranks, may open the meetings after the call. */
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
@@ -225,7 +226,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *spli
 }
 
 /* With NCCL_SHRINK_ABORT, NCCL first ends the parent's calls, because a rank that the shrink excludes may have died.
- * cecl's calls on the parent may wait for that rank too, so they are also ended. */
+ * cecl's calls on the parent may also wait for that rank, so this function first aborts cecl's communicator. */
 ncclResult_t ncclCommShrink(ncclComm_t comm, int *excluded, int count, ncclComm_t *shrunk,
                             ncclConfig_t *config, int flags)
 {
@@ -248,8 +249,7 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
     return result;
 }
 
-/* `comm` is NULL on a new rank. NCCL writes the handle at once, and the child's own state says whether the child is
- * made. */
+/* `comm` is NULL on a new rank. NCCL writes the handle at once, and the child's own state says if it is ready. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {
@@ -266,9 +266,9 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, i
     return follow_one(is_later ? ceclInProgress : result, grown, comm, meeting);
 }
 
-/* ---- ending them */
+/* ---- ending communicators */
 
-/* Finalizing waits until calls are done. NCCL's result says whether NCCL waits in the background. */
+/* Waits until the communicator's calls are done. If NCCL waits in the background, cecl does so, too. */
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     BEGIN(ncclCommFinalize, (comm));
@@ -280,7 +280,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 }
 
 /* cecl's communicator ends first, because its calls may be on streams that NCCL uses. Errors of its calls are not
- * returned here, because the failed call or ncclCommGetAsyncError reports them. */
+ * returned here: the failed call or ncclCommGetAsyncError has reported them. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     BEGIN(ncclCommDestroy, (comm));
@@ -298,8 +298,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     return cecl_nccl_comm_abort(comm) ? cecl_nccl_pass_ncclCommAbort(comm) : ceclSuccess;
 }
 
-/* After a revoke no collective may follow, so cecl's communicator is no longer needed, and NCCL answers further calls.
- * If NCCL refuses the flags, cecl's communicator stays. */
+/* No collective may follow a revoke, so cecl's communicator is aborted, and NCCL answers further calls. NCCL may refuse
+ * flags other than 0; then cecl's communicator stays. */
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 {
     BEGIN(ncclCommRevoke, (comm, flags));
@@ -322,10 +322,10 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
     return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
 }
 
-/* While cecl's communicator is being made, only the thread that makes it asks NCCL. The reason is that NCCL's first
- * ncclCommGetAsyncError after its background work also cleans up, which two threads must not do at once. While a thread
- * of this library finalizes the communicators, NCCL's answer may already be outdated when the thread ends. So the
- * answer counts only if the thread had ended before NCCL was asked. */
+/* While cecl's communicator is being made, only the thread that makes it asks NCCL: NCCL's first ncclCommGetAsyncError
+ * after its background work also cleans up, which two threads must not do at once. If a thread of this library was
+ * still finalizing cecl's communicator when NCCL was asked, NCCL's answer may be outdated once that thread has ended.
+ * So the program gets ncclInProgress, and asks again. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     CECL_UNCANCELLED;
@@ -340,7 +340,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
         return result;
     if (*error != ceclSuccess) {
         if (*error != ceclInProgress)
-            (void)!cecl_nccl_comm_error(comm); /* adds cecl's message to ncclGetLastError's text */
+            (void)!cecl_nccl_comm_error(comm); /* keeps cecl's message for ncclGetLastError */
         return result;
     }
     *error = cecl_nccl_birth_look(comm);

@@ -1,16 +1,16 @@
-/* For which calls cecl is faster than NCCL; see decide.h. The comment above a row names its table
- * in docs/data/results.md. Factors are NCCL's time / cecl's. Sizes between two measured ones count as measured.
+/* For which calls cecl is faster than NCCL; see decide.h. The comment above a row names its table in
+ * docs/data/results.md; factors are NCCL's time / cecl's. Sizes between two measured ones count as measured.
  *
- * Small calls are left to NCCL: cecl takes 0.5 to 0.7 x NCCL's time in cecl_perf, but 0.9 to 1.9 x in the loops of
- * nccl-tests ("nccl-tests under the default policy"). On 2 ranks a row begins at the size from which on cecl was faster
- * in both programs. Rows for 4 ranks begin at the same sizes or at larger ones, except the row of all-to-alls. Trials
- * decide on small calls that a program repeats. */
+ * NCCL makes small calls: cecl takes 0.5 to 0.7 x NCCL's time in cecl_perf, but 0.9 to 1.9 x in the loops of nccl-tests
+ * ("nccl-tests under the default policy"). A row for 2 ranks begins at the least size at which cecl was faster in both
+ * programs. A row for 4 ranks begins at the same size as the row for 2 ranks or at a larger one, except for
+ * all-to-alls. If a program repeats small calls, trials decide. */
 #include "nccl/decide.h"
 
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
-/* cecl is faster from `least` to `most` bytes, of one rank or of one block, as the function counts. */
+/* cecl is faster from `least` to `most` bytes. They count what the function's `count` does. */
 struct gain {
     enum cecl_nccl_op op;
     int nranks;
@@ -44,7 +44,7 @@ static const struct gain gains[] = {
     {CECL_NCCL_OP_ncclAllReduce, 2, MIB(4), MIB(1024)},
 };
 
-/* For communicators with symmetric windows, for which NCCL uses other kernels. */
+/* For communicators with symmetric windows: NCCL uses other kernels for them. */
 static const struct gain gains_on_windows[] = {
     /* "nccl-tests with -R 2": 1.11 to 1.64 x. All-to-alls took the same time or longer. */
     {CECL_NCCL_OP_ncclAllGather, 2, MIB(32), MIB(256)},
@@ -71,9 +71,8 @@ static bool is_in(const struct gain *rows, size_t count, const struct cecl_nccl_
 
 #define COUNT(rows) (sizeof(rows) / sizeof(rows[0]))
 
-/* Reductions were compared with NCCL only as sums of this type; an average is a sum that is
- * divided. Kernels of larger reductions wait for flags, and take 50 us longer if the flags are in memory of the host
- * ("Flags in memory of the host"). */
+/* Reductions were measured only as bfloat16 sums; an average is a sum that is divided. They were measured with flags in
+ * GPU memory: with flags in memory of the host, larger reductions take 50 us longer ("Flags in memory of the host"). */
 static bool is_measured_reduction(const struct cecl_nccl_call *call,
                                   const struct cecl_nccl_comm *comm)
 {

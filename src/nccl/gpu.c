@@ -34,8 +34,7 @@ static struct {
 #undef FIELD
 } driver;
 
-/* Only looks for a driver that is already loaded, because a process that uses a GPU loads the driver before it makes a
- * communicator. */
+/* Loads no driver: a process that uses a GPU has loaded it before it makes a communicator. */
 static void find_driver(void)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -62,8 +61,7 @@ static ceclResult_t cuda_result(int error, const char *what)
 }
 #define TRY(field, ...) CECL_TRY(cuda_result(driver.field(__VA_ARGS__), #field))
 
-/* The GPU is used if its primary context is active, because NCCL uses CUDA's runtime, and the runtime uses that
- * context. */
+/* True if the GPU's primary context is active: NCCL uses CUDA's runtime, and the runtime uses that context. */
 bool cecl_nccl_gpu_is_used(int ordinal)
 {
     unsigned flags;
@@ -79,7 +77,7 @@ bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound)
     return error != 0 || status != 0;
 }
 
-/* Makes the GPU's context the calling thread's current one, until leave_context(). */
+/* Makes the GPU's primary context current in the calling thread, until leave_context(). */
 static ceclResult_t enter_context(int ordinal)
 {
     void *context;
@@ -153,8 +151,8 @@ ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count)
     return result;
 }
 
-/* Uses the relaxed mode, because another thread may be capturing a stream in a mode that forbids such calls in all
- * threads, and then its capture would break. */
+/* Uses the relaxed capture mode: another thread may capture a stream in the global mode, and in that mode this call
+ * would break the capture. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream)
 {
     int mode = RELAXED;

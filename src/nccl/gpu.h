@@ -1,5 +1,5 @@
-/* The GPU of an NCCL rank, through the CUDA driver that the process has loaded. If no driver is loaded,
- * NCCL must be a stand-in that works on memory of the host. */
+/* What this library asks of the GPU of an NCCL rank, through the CUDA driver that the process has loaded. If no driver
+ * is loaded, NCCL must be a stand-in that works on memory of the host. */
 #ifndef CECL_NCCL_GPU_H
 #define CECL_NCCL_GPU_H
 
@@ -17,7 +17,7 @@ bool cecl_nccl_gpu_is_used(int ordinal);
  * is_sound  [out] the stream is being captured, and the capture is not broken */
 bool cecl_nccl_gpu_captures(cudaStream_t stream, bool *is_sound);
 
-/* Lets later work on stream `then` wait for the work that is now on stream `first`. Both streams are on GPU
+/* Makes later work on stream `then` wait for all work that is now on stream `first`. Both streams are on GPU
  * `ordinal`. */
 ceclResult_t cecl_nccl_gpu_order(int ordinal, cudaStream_t first, cudaStream_t then);
 
@@ -26,8 +26,8 @@ ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count);
 void cecl_nccl_gpu_free_events(int ordinal, void **events, int count);
 /* Records the time at which `stream` reaches this point. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream);
-/* The time between two events. Returns false until both have happened. *ns is 0 if CUDA cannot tell. The
- * last two functions do not disturb a capture. */
+/* The time between two events. Returns false until both have happened. *ns is 0 if CUDA cannot tell. Neither this
+ * function nor cecl_nccl_gpu_note disturbs another thread's capture. */
 bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns);
 
 #endif

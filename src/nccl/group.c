@@ -1,9 +1,9 @@
-/* Keeps the calls of a group, and divides them into stages; see group.h. A stage is a cecl group.
- * Most NCCL groups are carried out in one stage. Calls that cecl refuses in one group go into consecutive stages. Sends
- * and receives have stages of their own after all others, because ranks may send and receive different messages in a
- * group. Before these stages come the passed collectives and the passed messages, each in an NCCL group. NCCL orders
- * only the streams of calls in its own group. So a stage also waits for the streams of the group's other calls, and
- * these streams wait for the stage. */
+/* Keeps the calls of a group, and divides them into stages; see group.h. A stage is a cecl group, or an NCCL group for
+ * the calls that go to NCCL. Most groups are carried out in one stage. Calls that cecl refuses in one group go into
+ * consecutive stages. The stages come in this order: collectives that cecl makes, collectives that NCCL makes, messages
+ * that NCCL makes, messages that cecl makes. Messages have stages of their own, because the messages of a group differ
+ * between ranks. NCCL orders only the streams of calls in its own group. So before a stage its stream waits for the
+ * streams of all calls of the group, and after the stage they wait for it. */
 #include "nccl/group.h"
 
 #include "nccl/captured.h"
@@ -22,7 +22,7 @@ static ncclResult_t note_refusal(struct cecl_nccl_group *group, ncclResult_t res
     return result;
 }
 
-/* A passed call is also kept, if cecl has a communicator that could serve other calls of the group. */
+/* Also keeps a call that NCCL makes, if cecl could make other calls of the group on the same communicator. */
 bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_call *call,
                           struct cecl_nccl_comm *comm, ncclResult_t *result)
 {
@@ -45,7 +45,7 @@ bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_
 
 /* ---- stages */
 
-/* Whether the stage of a served call depends on this kept call. A message depends only on messages
+/* Whether the stage of `call`, which cecl makes, depends on the stage of `kept`. A message depends only on messages
  * between the same ranks in the same direction. */
 static bool is_counted(const struct cecl_nccl_call *kept, const struct cecl_nccl_call *call)
 {
@@ -55,7 +55,7 @@ static bool is_counted(const struct cecl_nccl_call *kept, const struct cecl_nccl
                                           : !cecl_nccl_is_message(kept->op);
 }
 
-/* The last call before `kept` on which its stage depends; NULL: there is none. */
+/* The last call before `kept` on which the stage of `call` depends; NULL: there is none. */
 static const struct cecl_nccl_kept *last_before(const struct cecl_nccl_kept *kept,
                                                 const struct cecl_nccl_call *call)
 {
@@ -73,8 +73,8 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
            cecl_nccl_has_result_on_all(b->op);
 }
 
-/* The most calls of this kind in a stage; an NCCL group may have any number of calls. Ranks divide calls into stages
- * alike, because calls are counted for each communicator, and messages for each pair of ranks. */
+/* The most calls of this kind in a stage; an NCCL group may have any number of calls. All ranks find the same stages,
+ * because collectives are counted for each communicator, and messages for each pair of ranks. */
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
@@ -83,9 +83,9 @@ static int most_at_once(const struct cecl_nccl_call *call)
     return cecl_nccl_is_message(call->op) ? comm->limits.groupMessages : comm->limits.groupCalls;
 }
 
-/* Whether `call` does not fit into the stage of the kept call `last`. cecl refuses a group that writes
- * twice to the same memory. NCCL accepts such a group, and benchmarks repeat a call in one group. Ranks must decide
- * alike. So two calls are kept apart only if their recvbuffs are equal, and if both calls use recvbuff on all ranks. */
+/* Whether `call` needs a stage after the stage of the kept call `last`. cecl refuses a group that writes twice to the
+ * same memory; NCCL accepts it, and benchmarks repeat a call in one group. All ranks must find the same stages. So two
+ * calls are kept apart only if both use recvbuff on all ranks, and their recvbuffs are equal. */
 static bool is_full(const struct cecl_nccl_kept *last, const struct cecl_nccl_call *call)
 {
     if (last->nth + 1 >= most_at_once(call))
@@ -97,8 +97,7 @@ static bool is_full(const struct cecl_nccl_kept *last, const struct cecl_nccl_ca
     return have_one_result(&last->call, call);
 }
 
-/* Warns that a group's messages are divided into stages, although NCCL makes all messages of a group at the same
- * time. */
+/* Warns that cecl makes a group's messages in several stages; NCCL would make all of them at the same time. */
 static void warn_of_stages(const struct cecl_nccl_call *call)
 {
     static _Atomic bool has_warned;
@@ -111,7 +110,7 @@ static void warn_of_stages(const struct cecl_nccl_call *call)
             most_at_once(call), cecl_nccl_op_names[call->op], call->root, most_at_once(call));
 }
 
-/* Finds the stage of a call. The calls before it have their stages already. */
+/* Finds the stage of a call, once the calls before it have theirs. */
 static void place(struct cecl_nccl_kept *kept)
 {
     const struct cecl_nccl_call *call = &kept->call;
@@ -133,7 +132,8 @@ static void place(struct cecl_nccl_kept *kept)
 
 /* ---- the end of a group */
 
-/* If the communicator was aborted, the call's stage drops the call. */
+/* Decides on a call whose decision was left to the group's end. If the communicator was aborted, does nothing, and the
+ * call's stage drops the call. */
 static void decide_late(struct cecl_nccl_group *group, struct cecl_nccl_call *call)
 {
     struct cecl_nccl_comm *comm = cecl_nccl_comm_enter_made(call->comm);
@@ -149,7 +149,7 @@ static void decide_late(struct cecl_nccl_group *group, struct cecl_nccl_call *ca
     cecl_nccl_comm_leave(comm);
 }
 
-/* After a refused call the group carries nothing out, and learning does not hear of its calls. */
+/* Once a call was refused, the group carries out nothing, so learning notes no further calls. */
 static ncclResult_t decide_all(struct cecl_nccl_group *group)
 {
     for (int i = 0; i < group->count && group->refusal == ceclSuccess; i++)
@@ -172,7 +172,7 @@ ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group)
         place(&group->kept[i]);
         serves = serves || cecl_nccl_is_served(&group->kept[i].call);
     }
-    if (!serves) { /* all calls go into NCCL's group, as without cecl */
+    if (!serves) { /* then NCCL's group is the same as without cecl */
         result = cecl_nccl_group_pass(group, group->kept, group->count);
         group->count = 0;
     }
@@ -193,7 +193,7 @@ ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct ce
 }
 
 /* Asks about only one communicator, because NCCL completes a group on all communicators at once. Looks up its entry
- * only once: after an abort by another thread a second look-up would find no entry, and NCCL would be asked about freed
+ * only once: if another thread aborts the communicator, a second look-up finds no entry, and NCCL is asked about freed
  * memory. */
 void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group)
 {

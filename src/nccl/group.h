@@ -9,11 +9,11 @@
 struct cecl_nccl_kept {
     struct cecl_nccl_call call;
     int number; /* how many calls were kept before */
-    int stage;  /* calls of equal stages are carried out together, see group.c */
+    int stage;  /* calls with the same stage are carried out together, see group.c */
     /* how many earlier calls of the stage are on the same communicator; for a message, how many earlier messages are
      * between the same ranks in the same direction */
     int nth;
-    /* -- while the call's stage is carried out, or while ranks decide on the call -- */
+    /* -- set while the call's stage is carried out, or while ranks agree on captured calls -- */
     struct cecl_nccl_comm *comm; /* NULL: aborted, so the call is dropped */
 };
 
@@ -24,19 +24,19 @@ struct cecl_nccl_group {
     uint64_t number;
     struct cecl_nccl_kept *kept;
     int count, room;
-    /* communicator of the last call that went into NCCL's group; NULL: no call did */
+    /* communicator of the last call that went to NCCL; NULL: no call did */
     ncclComm_t passed;
     ncclResult_t refusal;          /* the result of the first refused call */
-    struct cecl_nccl_wish *wishes; /* the communicators that the group's end makes */
+    struct cecl_nccl_wish *wishes; /* the communicators to make at the group's end */
     int nwishes, wish_room;
-    /* -- the last stream for which the driver was asked whether a graph captures it -- */
+    /* -- the last answer of the driver, whether a graph captures the stream -- */
     struct {
         uint64_t group;
         const struct cecl_nccl_comm *comm;
         cudaStream_t stream;
         bool is_captured;
     } asked;
-    bool has_end; /* the thread's end clears this state */
+    bool has_end; /* forget_all() is registered for the thread's end */
 };
 
 /* -- group_state.c -- */
@@ -44,44 +44,42 @@ struct cecl_nccl_group {
 /* The calling thread's group. */
 struct cecl_nccl_group *cecl_nccl_group(void);
 
-/* Note that a group was opened, or was ended. cecl_nccl_group_ended returns whether the outermost group was ended. */
+/* Note that the program has opened or ended a group. cecl_nccl_group_ended returns whether it was the outermost one. */
 void cecl_nccl_group_opened(struct cecl_nccl_group *group);
 bool cecl_nccl_group_ended(struct cecl_nccl_group *group);
 
 void cecl_nccl_group_forget_calls(struct cecl_nccl_group *group);
 void cecl_nccl_group_forget_wishes(struct cecl_nccl_group *group);
-/* Closes the meetings of wishes that are not made. */
+/* Closes the meetings of communicators that cecl will not make. */
 void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
 
-/* -- group.c. The calls of a group that are kept until the outermost group ends. Then they are
- * carried out: served collectives, passed collectives, passed messages, served messages.
- * Messages come last, because a peer may have the same messages in a later group or outside groups. NCCL also carries
- * out the messages of a group after its collectives -- */
+/* -- group.c. The calls of a group, which are kept until the outermost group ends. Messages are carried out after
+ * collectives, as by NCCL, because a peer may have the same messages in a later group or outside groups -- */
 
-/* Takes a call of a group (call.h). After a refused call the group's end returns the first refusal, and carries out no
- * kept call. */
+/* cecl_nccl_take for a call in a group (call.h). If a call is refused, the group's end returns the first refusal, and
+ * carries out no kept call. */
 bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_call *call,
                           struct cecl_nccl_comm *comm, ncclResult_t *result);
 
 /* Called before NCCL's outermost group ends, unless the end is only simulated. Decides on the calls that are not
- * decided on yet. This happens so late because learning must not see the calls of a group that a single rank simulates
- * or refuses. If no call is served, puts all calls into NCCL's group. Returns the first error. */
+ * decided on yet: learning must not note the calls of a group that only this rank simulates, or of which it refuses
+ * one. If cecl makes no call of the group, puts all kept calls into NCCL's group. Returns the first error. */
 ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group);
 
 /* Puts the first `count` of these calls into NCCL's open group. Returns NCCL's first error. */
 ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
                                   int count);
 
-/* If calls were kept, waits until NCCL has enqueued its part of the group in the background. All ranks must enqueue
- * NCCL's part and cecl's part in the same order, or they wait for each other. */
+/* If calls were kept, waits until NCCL has enqueued its part of the group in the background. If ranks enqueued NCCL's
+ * part and cecl's part in different orders, they would wait for each other. */
 void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group);
 
-/* Stages of served collectives are numbered from 0 on, stages of messages from this number on. */
+/* Numbers of stages. Collectives that cecl makes have stages from 0 on, its messages from this number on. */
 #define CECL_NCCL_FIRST_MESSAGE_STAGE (1 << 24)
 #define CECL_NCCL_PASSED_MESSAGES (CECL_NCCL_FIRST_MESSAGE_STAGE - 1)
 #define CECL_NCCL_PASSED_COLLECTIVES (CECL_NCCL_PASSED_MESSAGES - 1)
 
-/* stages.c. Carries out the kept calls, stage by stage, until a stage fails. Then drops the rest. */
+/* stages.c. Carries out the kept calls, stage by stage. If a stage fails, drops the later ones. */
 ncclResult_t cecl_nccl_group_serve(struct cecl_nccl_group *group);
 
 #endif

@@ -40,7 +40,7 @@ static void forget_window(struct cecl_nccl_comm *entry)
     atomic_compare_exchange_strong(&entry->windows, &number, 0);
 }
 
-/* If a thread ends with an open group, this group makes and registers nothing. */
+/* If a thread ends with an open group, its calls are dropped, and its communicators and windows do not count. */
 static void forget_all(void)
 {
     cecl_nccl_wishes_drop(mine.wishes, mine.nwishes);
@@ -53,7 +53,7 @@ static void forget_all(void)
 
 void cecl_nccl_group_opened(struct cecl_nccl_group *group)
 {
-    /* shared by all threads, because several threads may make groups of one communicator */
+    /* of all threads, because several threads may make groups with calls on the same communicator */
     static _Atomic uint64_t numbers;
     static struct cecl_thread_end end = CECL_THREAD_END_NONE;
     if (group->depth++ > 0)

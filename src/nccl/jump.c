@@ -1,11 +1,11 @@
-/* Passes calls on without knowing their signatures, which NCCL may change. Each function only jumps to the symbol's
- * target, so arguments in registers and on the stack stay as the caller set them.
+/* Passes calls to NCCL without knowing their signatures, which NCCL may change. Each function only jumps to its
+ * symbol's target (symbol.h), so arguments in registers and on the stack stay as the caller set them.
  *
- * For each name there is cecl_nccl_pass_NAME, which this library itself calls. NAME and pNAME have
- * its address, unless they are functions of collectives.c or follow.c.
+ * Each NAME of names.h has a function cecl_nccl_pass_NAME, which this library itself calls. NAME and pNAME are the same
+ * function, unless collectives.c or follow.c has them.
  *
- * The stubs put the symbol's address into a register that no calling convention uses for arguments.
- * cecl_nccl_lazy finds the address there, and passes the symbol and the call's return address to cecl_nccl_resolve. */
+ * Each function puts its symbol's address into a register that no calling convention uses for arguments.
+ * cecl_nccl_lazy, the first target, passes this address and the call's return address to cecl_nccl_resolve. */
 #include "nccl/symbol.h"
 
 #define LABEL(name) \
@@ -60,8 +60,8 @@ CODE(HIDDEN("cecl_nccl_lazy"), "cecl_nccl_lazy",
 
 #elif defined(__aarch64__)
 
-/* hint 34 is bti c, which older assemblers do not know. ldar: if another thread has opened NCCL, a thread that sees the
- * target must also see everything that the other thread has written. */
+/* hint 34 is bti c, which older assemblers do not know. ldar (load-acquire): another thread may have opened NCCL and
+ * stored the target; this thread must then see all that it wrote before. */
 #define STUB_CODE(name) \
     "    hint #34\n" \
     "    adrp x16, cecl_nccl_at_" name "\n" \

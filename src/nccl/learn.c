@@ -1,4 +1,4 @@
-/* What trials teach about the calls of a communicator; see decide.h. */
+/* Finds by trials which library makes a communicator's calls; see decide.h. */
 #include "nccl/decide.h"
 
 #include <pthread.h>
@@ -16,10 +16,10 @@
 
 #define ARM(name) (UINT32_C(1) << CECL_NCCL_##name)
 
-/* --stats is updated once in this many calls, and when a trial begins or ends. */
+/* The communicator's entry of --stats is updated after this many calls, and when a trial begins or ends. */
 #define REPORT_CALLS 32u
 
-/* The arms of trials: the ways that are tried. cecl_nccl_arm_words has their names. */
+/* The arms of trials: the ways that are tried. cecl_nccl_arm_words says what they do. */
 enum { CECL_NCCL_BY_NCCL, CECL_NCCL_NO_SMS, CECL_NCCL_WITH_SMS, CECL_NCCL_MOVES_ALONE };
 
 struct cecl_nccl_learn {
@@ -30,14 +30,14 @@ struct cecl_nccl_learn {
     uint32_t in_group;
     bool is_found; /* a period was found, and the trial is on it */
     int policy;    /* the ceclSmPolicy_t of the last call, and of all calls of its group */
-    /* numbers, from 1, of the last call that only moves data and of the last reduction */
+    /* numbers of the last call that only moves data and of the last reduction; the first call has number 1 */
     uint64_t moved, reduced;
     /* -- used less often -- */
     int64_t begun_ns;  /* when this period began on the host, in ns */
     uint64_t reported; /* number of calls when --stats was last updated */
     struct cecl_nccl_marks marks;
     struct cecl_verdict verdict; /* the result of the last trial on a period */
-    uint32_t repeated;           /* how many periods that trial timed as one step */
+    uint32_t repeated; /* how many repetitions of the step that trial timed as one period */
     struct cecl_period period;
 };
 
@@ -72,15 +72,15 @@ static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
 
 /* ---- a verdict as a printed line */
 
-/* What a verdict says about NCCL's way and another way. `after_ns` is calculated from the gain, on which the decision
- * is based. The ratio of both ways' medians may differ from it. */
+/* What a verdict says about NCCL's way and another way. `after_ns` is calculated from the gain, which decides, and not
+ * from the other way's median. */
 struct summary {
     double before_ns, after_ns, percent; /* times of one step; percent negative: shorter */
     double gain;
     uint32_t counts[2];
 };
 
-/* The way that is compared with NCCL's way: the chosen way or, if that is NCCL's, the best other way. */
+/* The arm to compare with NCCL's: the chosen arm or, if that is NCCL's, the best other arm. */
 static uint32_t other_arm(const struct cecl_verdict *verdict, uint32_t decided)
 {
     uint32_t best = decided;
@@ -103,8 +103,8 @@ static struct summary summary_of(const struct cecl_verdict *verdict, uint32_t ar
                             .counts = {before->count, after->count}};
 }
 
-/* The words for the chosen way. They say so if another way looks faster, but not clearly, because the choice of NCCL
- * would otherwise look wrong. */
+/* The words for the chosen arm. If another arm looks faster, but not clearly, they say so, because the choice of NCCL
+ * would look wrong. */
 static const char *way_of(uint32_t arm, const struct summary *found)
 {
     const bool is_unclear = arm == CECL_NCCL_BY_NCCL && found->gain >= CECL_VERDICT_LEAST;
@@ -150,8 +150,8 @@ static enum cecl_nccl_trial_state state_of(const struct cecl_nccl_learn *learn)
     return trial->is_busy ? CECL_NCCL_TRIAL_PUT_OFF : CECL_NCCL_TRIAL_APART;
 }
 
-/* Updates the communicator's entry of --stats, if there is one. Not inlined into the path of calls, because its stack
- * frame is large. */
+/* Updates the communicator's entry of --stats, if calls are counted. Not inlined into the path of calls, because its
+ * stack frame is large. */
 __attribute__((noinline)) static void report(const struct cecl_nccl_comm *comm, bool is_last)
 {
     const struct cecl_nccl_learn *learn = comm->learn;
@@ -178,7 +178,7 @@ __attribute__((noinline)) static void report(const struct cecl_nccl_comm *comm, 
 
 /* ---- beginning and ending */
 
-/* Finds the words of the trial, which all ranks share. NULL: there is no room for the words, on any rank. */
+/* Finds the words of the trial, which all ranks share. *words NULL: no rank has room for them. */
 static ceclResult_t find_words(const struct cecl_nccl_comm *entry, void **words)
 {
     size_t bytes;
@@ -220,7 +220,8 @@ void cecl_nccl_learn_close(struct cecl_nccl_comm *entry)
 
 /* ---- which arms are tried */
 
-/* The arms that differ from each other in some call of the period. Without CECL_SM_ALLOW, WITH_SMS is not among them.
+/* The arms to try: those that treat some call of the period differently from the other arms. Without CECL_SM_ALLOW,
+ * WITH_SMS is not among them.
  * policy  the communicator's own policy */
 static uint32_t arms_of_period(const struct cecl_nccl_learn *learn, int policy)
 {
@@ -244,8 +245,8 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 31;
 }
 
-/* A hash of those properties of a call that are equal on all ranks (nccl/trial_period.h). Ranks may use either name of
- * a broadcast. in_group: how many calls of the same group came before the call. */
+/* A hash of those properties of a call that are equal on all ranks (nccl/trial_period.h). Some ranks may call ncclBcast
+ * and others ncclBroadcast. in_group: how many calls of the same group came before the call. */
 static uint64_t token_of(const struct cecl_nccl_call *call, uint32_t in_group)
 {
     const enum cecl_nccl_op op =
@@ -263,7 +264,7 @@ static void count_in_group(struct cecl_nccl_learn *learn, const struct cecl_nccl
     learn->group = number;
 }
 
-/* Called at the first call of a period. If no trial runs, reads no clock and publishes nothing. */
+/* Called at the first call of a period. If the trial is IDLE, reads no clock and publishes nothing. */
 static void begin_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                          const struct cecl_nccl_comm *comm)
 {
@@ -312,16 +313,15 @@ static void follow_period(struct cecl_nccl_learn *learn, const struct cecl_nccl_
     }
 }
 
-/* Maximum and minimum are not tried, because the libraries' results differ if there are NaNs. */
+/* Trials do not decide on maximum and minimum, because the libraries' results differ if there are NaNs. */
 static bool is_extreme(const struct cecl_nccl_call *call)
 {
     return call->reduces &&
            (call->redop == (ncclRedOp_t)ceclMax || call->redop == (ncclRedOp_t)ceclMin);
 }
 
-/* Whether the trial decides on a call. A turn is only for calls of the period: when the program goes on to other calls,
- * nothing is tried on these before their own trial. Only a verdict decides on captured calls, because all ranks get the
- * verdict at the same call. */
+/* Whether the trial decides on a call. A turn decides only on calls of the period, not on other calls that the program
+ * makes meanwhile. A verdict also decides on captured calls, because all ranks get the verdict at the same call. */
 static bool has_arm(const struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                     bool is_captured)
 {
@@ -331,7 +331,7 @@ static bool has_arm(const struct cecl_nccl_learn *learn, const struct cecl_nccl_
                                         cecl_period_is_within(&learn->period));
 }
 
-/* Decides by the trial's arm, if a verdict or a turn has set one. Otherwise the table decides. */
+/* Decides by the trial's arm, if has_arm(); otherwise by the table. */
 static void follow_arm(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                        const struct cecl_nccl_comm *comm, const struct cecl_nccl_group *group,
                        struct cecl_nccl_way *way)

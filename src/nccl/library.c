@@ -18,7 +18,7 @@ static ceclResult_t find(void *handle, const char *name, void **found)
     return *found ? ceclSuccess : cecl_fail(ceclSystemError, FILE_NAME ": %s", dlerror());
 }
 
-/* dlopen finds libcecl.so by this library's RUNPATH. */
+/* this library's RUNPATH says where dlopen finds libcecl.so */
 static ceclResult_t open_library(void)
 {
     void *handle = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);

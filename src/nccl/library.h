@@ -1,5 +1,5 @@
-/* cecl's own library, libcecl.so, through its public calls. libcecl.so is opened when the first communicator is made.
- * So the shells and helper programs of a job, which also have this library preloaded, do not load libcecl.so. */
+/* cecl's main library, libcecl.so, of which only public functions are used. Making the first communicator opens it. So
+ * the shells and helper programs of a job, which also have this library preloaded, do not load it. */
 #ifndef CECL_NCCL_LIBRARY_H
 #define CECL_NCCL_LIBRARY_H
 
@@ -40,7 +40,7 @@ struct cecl_nccl_library {
 #undef CALL
 };
 
-/* Opens the library, once. NULL: it cannot be opened; the message says why. */
+/* Opens libcecl.so, once. NULL: it cannot be opened; cecl_message() says why. */
 const struct cecl_nccl_library *cecl_nccl_library(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The life of an entry for an NCCL communicator, in one word: its state, how many threads are inside, and
+/* The life of an entry for an NCCL communicator (comms.h), in one word: its state, how many threads are inside, and
  * whether a call has claimed to end NCCL's communicator. "Ours" is cecl's communicator in the entry. */
 #ifndef CECL_NCCL_LIFE_H
 #define CECL_NCCL_LIFE_H
@@ -9,7 +9,7 @@
 
 enum cecl_nccl_state {
     CECL_NCCL_FREE,       /* the entry is not in use */
-    CECL_NCCL_MAKING,     /* a thread, the maker, makes ours */
+    CECL_NCCL_MAKING,     /* a thread, called the maker, makes ours */
     CECL_NCCL_READY,      /* ours is made, or the entry says why there is none */
     CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on ours are done */
     /* a thread of the program waits until the calls on ours are done, and then ends ours */
@@ -17,26 +17,26 @@ enum cecl_nccl_state {
     CECL_NCCL_ENDING, /* one thread ends ours; no other thread may enter */
     /* one thread waits until the maker has left */
     CECL_NCCL_GIVING_UP,
-    /* the maker no longer uses NCCL's communicator, and will end what it has made */
+    /* the maker has stopped using NCCL's communicator, and will end what it has made */
     CECL_NCCL_GIVEN_UP,
-    CECL_NCCL_LOST /* a thread never left, so the entry cannot be used again */
+    CECL_NCCL_LOST /* a thread never left, so the entry is never used again */
 };
 
-/* All steps, STEP(from, to). Other steps have no name, so code that takes one does not compile. */
+/* All allowed steps, STEP(from, to). No other step has a name, so code with another step does not compile. */
 #define CECL_NCCL_STEPS(STEP) \
     STEP(FREE, MAKING)        /* NCCL has a new communicator */ \
-    STEP(MAKING, FREE)        /* ranks could not exchange bytes, or no thread could start */ \
+    STEP(MAKING, FREE)        /* ranks could not agree, or a thread or memory was missing */ \
     STEP(MAKING, READY)       /* the maker has finished */ \
     STEP(MAKING, GIVING_UP)   /* abort or revoke */ \
     STEP(GIVING_UP, GIVEN_UP) /* the maker has left */ \
     STEP(GIVING_UP, ENDING)   /* the maker has finished; the thread that gave up ends ours */ \
     STEP(GIVEN_UP, FREE)      /* the maker has ended what it made */ \
-    STEP(READY, FINALIZING)   /* finalize, if NCCL does so in the background */ \
+    STEP(READY, FINALIZING)   /* finalize, if NCCL finalizes in the background */ \
     STEP(FINALIZING, READY)   /* the calls are done */ \
     STEP(READY, DESTROYING)   /* destroy */ \
-    STEP(READY, ENDING)       /* abort or revoke, as for the next two steps */ \
+    STEP(READY, ENDING)       /* abort or revoke, also in the next two steps */ \
     STEP(FINALIZING, ENDING) \
-    STEP(DESTROYING, ENDING) /* abort, revoke, or the calls are done */ \
+    STEP(DESTROYING, ENDING) /* or the calls are done */ \
     STEP(ENDING, FREE)       /* ours has ended */ \
     STEP(ENDING, LOST)       /* a thread has not left in time */
 
@@ -52,7 +52,7 @@ enum cecl_nccl_step {
     (CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING) | CECL_NCCL_SET(DESTROYING))
 #define CECL_NCCL_UNMADE \
     (CECL_NCCL_SET(MAKING) | CECL_NCCL_SET(GIVING_UP) | CECL_NCCL_SET(GIVEN_UP))
-/* In these states calls are refused, because NCCL refuses calls on a communicator that is not ready. */
+/* In these states calls are refused, as by NCCL if its communicator is not ready. */
 #define CECL_NCCL_NOT_READY (CECL_NCCL_UNMADE | CECL_NCCL_SET(FINALIZING))
 
 /* The word: the number of threads inside, a bit for the claim, and the state. */
@@ -76,8 +76,8 @@ static inline uint32_t cecl_nccl_life_inside(const cecl_nccl_life *life)
     return atomic_load(life) & CECL_NCCL_INSIDE;
 }
 
-/* Takes a step. Returns false, without the step, if the life is not in the state where the step begins. A step to
- * MAKING clears the claim. */
+/* Takes a step. Returns false and takes no step if the life is not in the state where the step begins. A step to MAKING
+ * clears the claim. */
 static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step step)
 {
     const uint32_t from = (uint32_t)step >> 4, to = (uint32_t)step & 15;
@@ -102,7 +102,8 @@ static inline void cecl_nccl_life_leave(cecl_nccl_life *life)
     atomic_fetch_sub(life, 1);
 }
 
-/* Enters, if the life is in one of `states`. No part of the entry is freed before cecl_nccl_life_leave. */
+/* Counts the thread as inside, if the life is in one of `states`. Until cecl_nccl_life_leave no other thread frees a
+ * part of the entry. */
 static inline bool cecl_nccl_life_enter(cecl_nccl_life *life, unsigned states)
 {
     if (states >> (atomic_fetch_add(life, 1) >> CECL_NCCL_STATE_SHIFT) & 1)

@@ -1,6 +1,6 @@
-/* Makes a communicator, once NCCL has made its own. First, ranks that meet (meeting.h) tell each other their settings
- * and what they can do. If all ranks of the communicator have met, they make cecl's communicator. At the end they check
- * that all ranks have it. */
+/* Makes cecl's communicator for one of NCCL's. First NCCL makes its communicator. Then ranks that meet (meeting.h) tell
+ * each other their settings and what they can do. If all ranks of the communicator have met, they make cecl's
+ * communicator. At the end they check that all ranks have it. */
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,12 +25,12 @@ struct hello {
     int32_t policy;
     int32_t together;
     int32_t tries;  /* CECL_NCCL_TRIALS=1 */
-    int32_t reason; /* why this rank passes all calls, or NO_REASON */
+    int32_t reason; /* why this rank passes all calls to NCCL, or NO_REASON */
     uint64_t drawn; /* a random number; rank 0's number is used */
     char words[WORDS];
 };
 
-/* Prints the message of this process's first failure, and keeps it for the table of calls. */
+/* Keeps the message of this process's first failure for the table of calls, and prints it. */
 static void note_failure(int rank, const char *words)
 {
     if (cecl_nccl_note_failure(words))
@@ -38,8 +38,8 @@ static void note_failure(int rank, const char *words)
                  cecl_nccl_reason_words[CECL_NCCL_NOT_MADE], words);
 }
 
-/* ---- NCCL's communicator. Another thread may end it while cecl's communicator is being made. So each use is short,
- * and is between cecl_nccl_comm_enter and cecl_nccl_comm_leave. */
+/* ---- uses of NCCL's communicator. Another thread may end it while cecl's communicator is being made. So each use is
+ * short, between cecl_nccl_comm_enter and cecl_nccl_comm_leave */
 
 static ceclResult_t nccls_result(ncclResult_t result, const char *what)
 {
@@ -60,7 +60,7 @@ static ceclResult_t enter_nccls(struct cecl_nccl_comm *entry, ncclComm_t comm)
                : cecl_fail(ceclInvalidUsage, "the communicator was ended while it was being made");
 }
 
-/* Waits until NCCL has made `comm`. There is no time limit here, because NCCL has its own. */
+/* Waits until NCCL has made `comm`. Has no time limit, because NCCL has one. */
 static ceclResult_t await_nccl(ncclComm_t comm, struct cecl_nccl_comm *entry)
 {
     ncclResult_t error = ceclInProgress;
@@ -82,7 +82,7 @@ static ceclResult_t ask(ncclComm_t comm, struct cecl_nccl_comm *entry, int *devi
     return nccls_result(cecl_nccl_pass_ncclCommCuDevice(comm, device), "ncclCommCuDevice");
 }
 
-/* Fills in what NCCL says about `comm`. */
+/* Asks NCCL for the rank, the number of ranks and the GPU. */
 static ceclResult_t describe(ncclComm_t comm, struct cecl_nccl_comm *entry)
 {
     int device;
@@ -99,11 +99,11 @@ static ceclResult_t describe(ncclComm_t comm, struct cecl_nccl_comm *entry)
 
 /* ---- what each rank can do */
 
-/* Whether CECL_NODE_SIZE pretends that the ranks are on several hosts. */
+/* Whether CECL_NODE_SIZE makes cecl treat the ranks as if they were on several hosts. */
 static bool are_apart(int nranks)
 {
     int64_t size = 0;
-    /* a bad value counts as not set; ceclCommInitOob refuses it, on all ranks */
+    /* a bad value counts as not set here: ceclCommInitOob refuses it, on all ranks */
     return cecl_setting_read(CECL_SET_NODE_SIZE, &size) == ceclSuccess && size > 0 && size < nranks;
 }
 
@@ -126,7 +126,8 @@ static struct hello introduce(const struct cecl_nccl_comm *entry)
     return mine;
 }
 
-/* The reason of the first rank that has one. Equal on all ranks, because all compare the same data. */
+/* Why NCCL makes all calls; NO_REASON: it does not. *whose: the first rank that has a reason. All ranks find the same,
+ * because all have the same `all`. */
 static enum cecl_nccl_reason common_reason(const struct hello *all, int nranks, int *whose)
 {
     bool is_even = true, is_alike = true;
@@ -156,7 +157,7 @@ static void warn_of_difference(const struct hello *all, int nranks)
                  other);
 }
 
-/* Warns that a rank is absent. The lowest rank of each host says so once. */
+/* Warns that rank `absent` does not meet the others. Only the lowest rank that meets prints it, once. */
 static void warn_of_absence(const struct cecl_nccl_comm *entry, int absent, bool is_lowest)
 {
     static _Atomic bool has_warned;
@@ -196,8 +197,7 @@ static void take_answers(struct cecl_nccl_comm *entry, struct hello *all)
         warn_of_difference(all, entry->nranks);
 }
 
-/* The first gather. If a rank is absent, all ranks that meet find the same, and pass all calls, as the absent rank
- * does. */
+/* The first gather. If a rank is absent, all ranks that meet find this out, and pass all calls to NCCL. */
 static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     int absent, lowest = 0;
@@ -217,7 +217,7 @@ static ceclResult_t meet(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
 
 /* ---- the communicator */
 
-/* The exchanges of cecl's own init. */
+/* The all-gathers of ceclCommInitOob, which go through the meeting. */
 struct exchanges {
     struct cecl_nccl_meeting *meeting;
     ceclResult_t result;
@@ -231,8 +231,8 @@ static int gather(void *context, const void *send, void *recv, size_t bytes)
     return (int)exchanges->result;
 }
 
-/* As with NCCL, waits for ranks have no time limit, unless CECL_TIMEOUT_MS is set. Under `auto` calls may use SMs,
- * because `auto` takes the faster way. */
+/* By default waits for ranks have no time limit, as with NCCL; CECL_TIMEOUT_MS overrides this. Under `auto` calls may
+ * use SMs, because `auto` takes the faster way. */
 static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -245,8 +245,8 @@ static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
     return config;
 }
 
-/* Checks that the device is NCCL's, because the environment may have chosen another one. Under `strict`, forbids SMs
- * for calls that only move data, whatever other settings say. */
+/* Checks that cecl has NCCL's device: CECL_DEVICE or CECL_CUDA_DEVICE may have chosen another one. Under `strict`,
+ * forbids SMs for calls that only move data, even if CECL_SM_POLICY allows them. */
 static ceclResult_t check_made(struct cecl_nccl_comm *entry)
 {
     int device;
@@ -262,8 +262,8 @@ static ceclResult_t check_made(struct cecl_nccl_comm *entry)
     return ceclSuccess;
 }
 
-/* ceclCommInitOob makes the communicator on all ranks or on none. A step after it may fail on a single rank. If an
- * exchange fails, the exchange's message says why, but ceclCommInitOob's message does not. */
+/* ceclCommInitOob makes the communicator on all ranks or on none. The steps after it may fail on a single rank. If an
+ * all-gather of ceclCommInitOob fails, the error keeps the message of the all-gather, which says why. */
 static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_nccl_comm *entry)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
@@ -283,8 +283,8 @@ static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_ncc
     return result == ceclSuccess ? cecl_nccl_agree_open(entry) : result;
 }
 
-/* Checks that all ranks have the communicator. A rank that has failed keeps its own message; on the other ranks the
- * message names that rank. */
+/* Checks that all ranks have the communicator. *common: this rank's own error, or that of the first rank that has
+ * failed. */
 static ceclResult_t agree(struct cecl_nccl_meeting *meeting, int nranks, ceclResult_t mine,
                           ceclResult_t *common)
 {
@@ -327,7 +327,7 @@ static ceclResult_t make(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
     return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(meeting, entry) : ceclSuccess;
 }
 
-/* meeting NULL: this rank does not meet the others. */
+/* Does not make a communicator if `meeting` is NULL: then this rank does not meet the others. */
 static ceclResult_t find_and_make(ncclComm_t comm, struct cecl_nccl_comm *entry,
                                   struct cecl_nccl_meeting *meeting)
 {

@@ -35,7 +35,7 @@ uint32_t cecl_nccl_marks_note(struct cecl_nccl_marks *marks, cudaStream_t stream
     return marks->count++;
 }
 
-/* Returns false if the time is not known yet. *ns: 0 if the time is lost. */
+/* Returns false if the GPU has not reached the second mark. *ns is 0 if the time cannot be measured any more. */
 static bool time_between(struct cecl_nccl_marks *marks, const struct cecl_nccl_time *time,
                          uint64_t *ns)
 {
@@ -67,7 +67,8 @@ void cecl_nccl_marks_publish(struct cecl_nccl_marks *marks, struct cecl_trial *t
 void cecl_nccl_marks_time(struct cecl_nccl_marks *marks, uint32_t from, uint32_t to, uint32_t trial,
                           int sample)
 {
-    if (marks->npending == CECL_NCCL_MARKS) { /* drops the oldest time, whose marks are lost */
+    if (marks->npending ==
+        CECL_NCCL_MARKS) { /* drops the oldest time: its marks have been reused */
         marks->first_pending++;
         marks->npending--;
     }

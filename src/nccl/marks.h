@@ -1,6 +1,6 @@
-/* Measures times in a program's streams. A mark is a point in a stream whose time is noted: on a GPU by an
- * event from a ring, on the host device by the clock. A GPU may be behind its host, so a time is published when the GPU
- * has reached the time's second mark. */
+/* Measures times in a program's streams. A mark notes when a stream reaches a point: on a GPU by an event from a ring,
+ * on the host device by the clock. A time is the difference of two marks. A GPU may be behind its host, so a time is
+ * published only after the GPU has reached the second mark. */
 #ifndef CECL_NCCL_MARKS_H
 #define CECL_NCCL_MARKS_H
 
@@ -10,8 +10,8 @@
 #include "nccl/abi.h"
 #include "nccl/trial.h"
 
-/* A host may be at most this many marks ahead of its GPU; older marks are lost. A trial has a mark for each of 60
- * periods. So its times are not lost even if the host has enqueued the whole trial before the GPU begins. */
+/* If a host is more than this many marks ahead of its GPU, the oldest marks are lost. A trial has at most 60 periods,
+ * with a mark each. So its times are not lost even if the host has enqueued the whole trial before the GPU begins. */
 #define CECL_NCCL_MARKS 128u
 _Static_assert(CECL_NCCL_MARKS >= (CECL_TRIAL_COUNTED + 1) * CECL_TRIAL_TURNS, "a trial's marks");
 
@@ -32,18 +32,18 @@ struct cecl_nccl_marks {
     uint32_t first_pending, npending;
 };
 
-/* Makes the events. If that fails, prints a warning, and all times of this rank count as lost. Calls go on. */
+/* Makes the events. If CUDA refuses them, prints a warning, and all times of this rank count as not measured. */
 void cecl_nccl_marks_open(struct cecl_nccl_marks *marks, int ordinal);
 void cecl_nccl_marks_close(struct cecl_nccl_marks *marks);
 
 /* Notes the time at which `stream` reaches this point. Returns the mark's number. */
 uint32_t cecl_nccl_marks_note(struct cecl_nccl_marks *marks, cudaStream_t stream);
 
-/* Takes the time from mark `from` to mark `to` for a sample of trial number `trial`. */
+/* Adds a time that is to be published: from mark `from` to mark `to`, for a sample of trial number `trial`. */
 void cecl_nccl_marks_time(struct cecl_nccl_marks *marks, uint32_t from, uint32_t to, uint32_t trial,
                           int sample);
 
-/* Publishes the times that are known now. */
+/* Publishes the times that are known now, in the order in which they were added. */
 void cecl_nccl_marks_publish(struct cecl_nccl_marks *marks, struct cecl_trial *trial);
 
 #endif

@@ -1,6 +1,6 @@
-/* See meeting.h. A rank sends each of its letters to all others, and then waits for their letters. If a peer's inbox is
- * gone, the peer has left. But a letter that the peer sent before may still lie in this rank's inbox. So this rank then
- * reads its own inbox once more; after that no further letter of the peer can come. */
+/* See meeting.h. In each gather a rank sends one letter to every other rank, and waits for one of each. If a peer's
+ * inbox is gone, the peer has left, but its letter may still lie in this rank's inbox. So this rank reads its inbox
+ * once more after it has seen that; no further letter of that peer can come then. */
 #include "nccl/meeting.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "util/fds.h"
 #include "util/settings.h"
 
-#define LOOK_MS 20             /* ms between two looks of a wait */
+#define LOOK_MS 20             /* most ms between two calls of look() in a wait */
 #define MOST_BYTES (64 * 1024) /* the most bytes of a letter */
 
 struct envelope {
@@ -31,10 +31,10 @@ struct letter {
     unsigned char words[];
 };
 
-/* Another rank. Before the first gather a rank does not know which places have ranks of the communicator. */
+/* Another place, where a rank of the communicator may be. The first gather shows whether there is one. */
 struct peer {
     int place, rank;
-    bool has_mine; /* this rank's letter was sent to it */
+    bool has_mine; /* this rank's letter of this gather was sent to it */
     bool is_gone;  /* it has no inbox */
 };
 
@@ -44,13 +44,13 @@ struct cecl_nccl_meeting {
     int rank, nranks;
     struct envelope mine; /* envelope of the latest letter */
     const cecl_nccl_life *life;
-    ceclResult_t result;    /* result of the first gather that failed */
-    struct letter *letters; /* letters that were received and not used yet */
+    ceclResult_t result;    /* ceclSuccess until a gather has failed; then its error */
+    struct letter *letters; /* letters of peers that no gather has used yet */
     int count;
     struct peer peers[];
 };
 
-/* ---- inboxes. An abstract name belongs to no file, and ends with its socket. */
+/* ---- inboxes. Their names are abstract: no file has such a name, and it ends with its socket. */
 
 static socklen_t name_inbox(uint64_t key, int place, struct sockaddr_un *name)
 {
@@ -74,7 +74,7 @@ static int open_inbox(uint64_t key, int place)
     return -1;
 }
 
-/* Whether the peer's inbox is gone. Returns false if that cannot be known now. */
+/* Whether the peer's inbox is gone. False also if this rank cannot find out now. */
 static bool has_no_inbox(uint64_t key, int place)
 {
     struct sockaddr_un name;
@@ -130,7 +130,7 @@ void cecl_nccl_meeting_begin(struct cecl_nccl_meeting *meeting, int rank, int nr
 
 /* ---- letters */
 
-/* Sends the latest letter, unless the peer's inbox is full. */
+/* Sends this gather's letter, unless the peer has it. If the peer's inbox is full, a later call tries again. */
 static ceclResult_t send_to(struct cecl_nccl_meeting *meeting, struct peer *peer, const void *words,
                             size_t bytes)
 {
@@ -162,7 +162,7 @@ static bool is_of_this_user(struct msghdr *message)
     return sender.uid == geteuid();
 }
 
-/* Reads a datagram of `bytes` bytes, and keeps it if it is a letter. */
+/* Reads a datagram of `bytes` bytes, and keeps it if it is a letter from a process of this user. */
 static ceclResult_t read_letter(struct cecl_nccl_meeting *meeting, size_t bytes)
 {
     union {
@@ -196,7 +196,7 @@ static ceclResult_t read_all(struct cecl_nccl_meeting *meeting)
     return ceclSuccess;
 }
 
-/* Where the peer's letter of this gather is in the list; NULL: it has not come. */
+/* The list's pointer to the peer's letter of this gather; NULL: it has not come. */
 static struct letter **letter_of(struct cecl_nccl_meeting *meeting, const struct peer *peer)
 {
     struct letter **at = &meeting->letters;
@@ -211,13 +211,13 @@ static int64_t limit_ms(void)
 {
     const enum cecl_setting_id id = CECL_SET_INIT_TIMEOUT_MS;
     int64_t limit = 0;
-    /* a bad value counts as the default here; ceclCommInitOob refuses it, on all ranks */
+    /* a bad value counts as the default here: ceclCommInitOob refuses it, on all ranks */
     if (cecl_setting_read(id, &limit) != ceclSuccess)
         (void)!cecl_setting_parse(id, cecl_setting_default(id), &limit);
     return limit;
 }
 
-/* Whether each peer has this rank's letter and has sent its own, or is gone. */
+/* Whether each peer is gone, or both has this rank's letter and has sent its own. */
 static bool is_complete(struct cecl_nccl_meeting *meeting)
 {
     bool is = true;
@@ -228,8 +228,8 @@ static bool is_complete(struct cecl_nccl_meeting *meeting)
     return is;
 }
 
-/* Sends what is not sent yet, and reads what has come. First looks for peers that have left, so that this reads what
- * they sent before. */
+/* Looks for peers that have left, sends what is not sent yet, and last reads the inbox, where peers that have left may
+ * have sent letters. */
 static ceclResult_t look(struct cecl_nccl_meeting *meeting, const void *mine, size_t bytes)
 {
     for (int i = 0; i < meeting->count; i++) {
@@ -261,7 +261,7 @@ static ceclResult_t await_letters(struct cecl_nccl_meeting *meeting, const void 
     return ceclSuccess;
 }
 
-/* Copies the peer's bytes to their place in `all`, and notes the peer's rank. False: there are no bytes. */
+/* Copies the peer's bytes to their place in `all`, and notes the peer's rank. False: there is no valid letter. */
 static bool take_letter(struct cecl_nccl_meeting *meeting, struct peer *peer, void *all,
                         size_t bytes)
 {
@@ -280,7 +280,8 @@ static bool take_letter(struct cecl_nccl_meeting *meeting, struct peer *peer, vo
     return is_right;
 }
 
-/* Places from which nothing has come do not take part in later gathers. */
+/* Takes the letters of this gather. Places without a letter do not take part in later gathers. Returns the lowest rank
+ * that took part before and has sent nothing, or -1. */
 static int take_letters(struct cecl_nccl_meeting *meeting, void *all, size_t bytes)
 {
     int here = 0, missing = -1;
@@ -295,7 +296,7 @@ static int take_letters(struct cecl_nccl_meeting *meeting, void *all, size_t byt
     return missing;
 }
 
-/* The lowest rank that has sent nothing; -1: all have sent. */
+/* The lowest rank of the communicator that has sent nothing; -1: all have sent. */
 static int first_absent(const struct cecl_nccl_meeting *meeting)
 {
     for (int rank = 0; rank < meeting->nranks; rank++) {

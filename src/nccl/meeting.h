@@ -1,9 +1,9 @@
-/* Meetings: the ranks of a communicator that have this library and are on this host meet here, without NCCL.
+/* Meetings: those ranks of a communicator that have this library and are on this host exchange data, without NCCL.
  *
- * Each such rank opens an inbox before it calls NCCL: a Unix socket whose name the other ranks can compute. NCCL
- * makes a communicator only when all its ranks have called it. So once the communicator is made, a rank that has no
- * inbox and has sent nothing will never come: it runs without this library, or on another host. Meetings send nothing
- * through NCCL, because such a rank would take it for a call of the program. */
+ * Each of them opens an inbox before it calls NCCL: a Unix socket whose name the other ranks can compute. NCCL makes a
+ * communicator only when all its ranks have called NCCL. So once the communicator is made, a rank that has no inbox and
+ * has sent nothing will never come: it runs without this library, or on another host. A rank without this library would
+ * take a message through NCCL for a call of the program, so meetings send none. */
 #ifndef CECL_NCCL_MEETING_H
 #define CECL_NCCL_MEETING_H
 
@@ -17,14 +17,14 @@ struct cecl_nccl_meeting;
 
 /* Opens this rank's inbox. NULL: no host memory. If the inbox cannot be opened, this rank and the others do not meet.
  * key    equal on the ranks that meet, and different from all other keys
- * place  this rank's number, below `places`, until NCCL tells it its rank */
+ * place  a number below `places` that no other rank has; only NCCL tells this rank its rank */
 struct cecl_nccl_meeting *cecl_nccl_meeting_open(uint64_t key, int place, int places);
 /* NULL is allowed. */
 void cecl_nccl_meeting_close(struct cecl_nccl_meeting *meeting);
 uint64_t cecl_nccl_meeting_key(const struct cecl_nccl_meeting *meeting);
 
-/* Must be called once NCCL has made the communicator, before the first gather. life: the meeting's gathers end if this
- * is no longer MAKING */
+/* Must be called after NCCL has made the communicator, before the first gather. life: of the communicator's entry; once
+ * it is no longer MAKING, gathers fail */
 void cecl_nccl_meeting_begin(struct cecl_nccl_meeting *meeting, int rank, int nranks,
                              const cecl_nccl_life *life);
 

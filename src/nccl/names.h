@@ -1,13 +1,12 @@
-/* Every symbol of NCCL up to 2.32, once; no other file repeats the list. Each function of NCCL has a second name, which
- * begins with p, for tools that replace the first name and call the second one. Each function of this library also has
- * such a name.
+/* Every symbol of NCCL up to 2.32, once; no other file repeats the list. Each function of NCCL also has a name that
+ * begins with p, for tools that replace the function and call it by that name. So has each function here.
  *
  * COUNTED(name): collectives.c has a C function of that name, which returns an ncclResult_t and decides for each call
  * whether cecl serves it. FOLLOWED(name, answer): follow.c has a C function of that name, which passes the call on and
  * keeps track of communicators, groups and errors. JUMP(name, answer): jump.c passes the call on without looking at it.
- * `answer` is the type that the function returns (enum cecl_nccl_answer), for calls that cannot be passed on.
+ * `answer` (enum cecl_nccl_answer) says what a call returns if it cannot be passed on.
  *
- * A file first defines what it makes of one name, and then includes this list. */
+ * A file defines those of the three macros that it needs, and then includes this list. */
 #ifndef COUNTED
 #define COUNTED(...)
 #endif

@@ -13,7 +13,7 @@
 
 static struct cecl_nccl_process process;
 
-/* Marks a forked child, in which cecl serves no call. */
+/* Marks a forked child, in which cecl makes no call. */
 static void mark_forked(void)
 {
     process.is_forked = true;

@@ -1,5 +1,5 @@
-/* The settings and the real NCCL, as this process has found them at its first call of NCCL. Nothing is opened or read
- * before, because each shell and helper program of a job also has this library preloaded. */
+/* The settings and the real NCCL, which this process reads and opens at its first call of NCCL. It does not before,
+ * because each shell and helper program of a job also has this library preloaded. */
 #ifndef CECL_NCCL_PROCESS_H
 #define CECL_NCCL_PROCESS_H
 
@@ -12,7 +12,7 @@
 /* -- real.c: the library to which calls are passed on -- */
 
 struct cecl_nccl_real {
-    void *handle;         /* NULL: none is open */
+    void *handle;         /* NULL: no NCCL is open */
     uintptr_t begin, end; /* the addresses of its code in this process */
     int version;          /* as ncclGetVersion returns it */
     char path[PATH_MAX];
@@ -21,7 +21,7 @@ struct cecl_nccl_real {
 /* Finds the real NCCL (util/find_nccl.h) and opens it. */
 ceclResult_t cecl_nccl_real_open(struct cecl_nccl_real *real);
 
-/* Finds another NCCL library that this process has loaded, besides `real`. Returns false if there is none. */
+/* Finds an NCCL library other than `real` that this process has loaded. Returns false if there is none. */
 bool cecl_nccl_real_other(const struct cecl_nccl_real *real, char path[PATH_MAX]);
 
 /* Whether the code at `address` belongs to the real NCCL. */
@@ -37,7 +37,7 @@ enum cecl_nccl_policy { CECL_NCCL_OFF, CECL_NCCL_AUTO, CECL_NCCL_ALL, CECL_NCCL_
 
 struct cecl_nccl_process {
     struct cecl_nccl_real real;
-    ceclResult_t result;          /* the result of all calls, if there is no real NCCL */
+    ceclResult_t result;          /* what all calls return if there is no real NCCL */
     char why[CECL_MESSAGE_BYTES]; /* the message of `result` */
     enum cecl_nccl_policy policy;
     bool counts;               /* CECL_NCCL_STATS=1 */
@@ -50,7 +50,7 @@ struct cecl_nccl_process {
 
 const struct cecl_nccl_process *cecl_nccl_process(void);
 
-/* Whether `caller`, the return address of a call, is in the real NCCL. If so, the call is a part of another call. */
+/* Whether the real NCCL has made a call: `caller`, the call's return address, lies in it. True if no NCCL is open. */
 static inline bool cecl_nccl_is_own(const struct cecl_nccl_process *process, const void *caller)
 {
     return !process->real.handle || cecl_nccl_real_has(&process->real, caller);

@@ -1,5 +1,5 @@
-/* Opens the real NCCL. It is searched for by path, because this library has the same name, and because RTLD_NEXT does
- * not find a library that only a library of the program would have loaded. */
+/* Opens the real NCCL. It is opened by its path, because this library has the same name. RTLD_NEXT would not find an
+ * NCCL that only a library of the program loads, for example a Python module. */
 #include "nccl/process.h"
 
 #include <dlfcn.h>
@@ -10,9 +10,9 @@
 #include "nccl/abi.h"
 #include "util/find_nccl.h"
 
-#define OTHERS 8 /* at most this many libraries with NCCL's name are looked at */
+#define OTHERS 8 /* the most libraries named libnccl.so* that are looked at */
 
-/* Distinguishes this library and its copies from NCCL. Exported, because dlsym looks it up. */
+/* By this symbol dlsym distinguishes this library and its copies from NCCL. */
 CECL_NCCL_API extern const char cecl_in_place_of_nccl;
 const char cecl_in_place_of_nccl = 1;
 
@@ -28,7 +28,7 @@ static bool malloc_is_replaced(void)
 
 /* With RTLD_DEEPBIND, NCCL's calls of its own functions stay in NCCL. The flag cannot be used with a replaced malloc,
  * because libc would then free memory that the replacement has allocated. Without RTLD_DEEPBIND, NCCL's own calls come
- * to this library, and cecl_nccl_real_has distinguishes them from the program's calls. */
+ * to this library, and cecl_nccl_is_own tells them from the program's calls. */
 static int open_flags(void)
 {
     return RTLD_NOW | RTLD_LOCAL | (malloc_is_replaced() ? 0 : RTLD_DEEPBIND);

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* X(id, text). NO_REASON: the call is served. */
+/* X(id, text). NO_REASON: cecl makes the call. */
 #define CECL_NCCL_REASONS(X) \
     X(NO_REASON, "-") \
     X(FORKED, "this process was forked after its parent called NCCL") \
@@ -38,20 +38,20 @@ enum cecl_nccl_reason {
 };
 extern const char *const cecl_nccl_reason_words[CECL_NCCL_REASON_COUNT];
 
-/* Keeps the message of the first communicator that could not be made. Returns false if another communicator has failed
- * before. */
+/* Keeps the message of the first communicator that could not be made. Returns false if there already was one. */
 bool cecl_nccl_note_failure(const char *words);
 #define CECL_NCCL_FAILURE_BYTES 256
 /* The message that was kept; empty: no communicator has failed. */
 const char *cecl_nccl_failure(void);
 
-/* Keeps the message of cecl's last failure in the calling thread. ncclGetLastError returns this message together with
- * NCCL's, because it is not known which library failed last. */
+/* Keeps the message of cecl's last failure in the calling thread. ncclGetLastError returns both cecl's message and
+ * NCCL's, because this library does not know which of the two is newer. */
 void cecl_nccl_last_error_set(const char *words);
 void cecl_nccl_last_error_clear(void);
 /* Records that CECL_NCCL=strict refuses the function `name`. Prints the message if `is_first`. */
 void cecl_nccl_tell_refusal(const char *name, enum cecl_nccl_reason reason, bool is_first);
-/* cecl's message, if there is one, followed by NCCL's. Valid until the thread's next call of this function. */
+/* cecl's message, if there is one, followed by NCCL's. of_nccl: NCCL's message. The text is valid until the thread's
+ * next call of this function. */
 const char *cecl_nccl_last_error(const char *of_nccl);
 
 #endif

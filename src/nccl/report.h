@@ -1,9 +1,9 @@
 /* What `cecl-run --stats` prints when a process ends.
  *
- * stats.c: the table of calls (CECL_NCCL_STATS=1): which were served, passed or refused, and why.
+ * stats.c: the table of calls (CECL_NCCL_STATS=1): which ones cecl made, NCCL made or cecl refused, and why.
  *
- * report.c: the results of trials on this process's latest communicators, with one entry for each communicator, even if
- * it has ended. The thread that is inside a communicator updates its entry from time to time. */
+ * report.c: the results of trials on this process's latest communicators, also on those that have ended. Each has an
+ * entry, which its own calls update from time to time. */
 #ifndef CECL_NCCL_REPORT_H
 #define CECL_NCCL_REPORT_H
 
@@ -17,26 +17,26 @@
 
 /* -- stats.c -- */
 
-/* Counts a decided call. mark: for a served call, whether it used SMs; for any other call, whether it was refused and
- * not passed. */
+/* Counts a call that is decided on. mark: if cecl makes the call, whether it uses SMs; otherwise whether the call is
+ * refused; if not, it goes to NCCL. */
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, bool mark);
 /* Notes a new communicator, so that the table can name this process's rank. */
 void cecl_nccl_stats_note_rank(int rank, int nranks);
-/* Counts a call of a function whose arguments are not known. */
+/* Counts a call of a function whose arguments this library does not know. */
 void cecl_nccl_stats_count_symbol(struct cecl_nccl_symbol *symbol, bool refused);
 
 /* -- report.c -- */
 
 enum cecl_nccl_trial_state {
-    CECL_NCCL_TRIAL_OFF,       /* the setting or the built-in table decides */
+    CECL_NCCL_TRIAL_OFF,       /* no trials: CECL_NCCL or the built-in table decides */
     CECL_NCCL_TRIAL_SEARCHING, /* no period has been found yet */
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
-    /* like WAITING, but at the last attempt another communicator had its trial */
+    /* like WAITING, but the last attempt failed: another communicator had its trial */
     CECL_NCCL_TRIAL_PUT_OFF,
-    /* like WAITING, but at the last attempt a rank's host was too many steps behind */
+    /* like WAITING, but the last attempt failed: a rank's host was too many steps behind */
     CECL_NCCL_TRIAL_APART,
     CECL_NCCL_TRIAL_RUNNING,
-    /* like PUT_OFF or APART, but the attempts of this round are used up; a later round tries again */
+    /* all attempts have failed; after some hundred steps there are new ones */
     CECL_NCCL_TRIAL_LEFT,
     CECL_NCCL_TRIAL_FULL,    /* there is no room for more decisions */
     CECL_NCCL_TRIAL_DECIDED, /* by a trial */
@@ -50,16 +50,16 @@ struct cecl_nccl_report {
     uint32_t calls;              /* length of the period in calls; 0: no period was found */
     uint32_t arm;                /* the chosen way, if there was a decision */
     struct cecl_verdict verdict; /* of the last trial on a period; without a trial: no times */
-    uint32_t repeated;           /* how many periods that trial timed as one step */
-    uint64_t told, late;         /* ceclCallStats_t */
+    uint32_t repeated;   /* how many repetitions of the step that trial timed as one period */
+    uint64_t told, late; /* ceclCallStats_t */
 };
 
-/* Names of ways, by arm: words for people; names for JSON. */
+/* What each arm does, in words for people; its name in JSON. */
 extern const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS];
 extern const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS];
 
-/* Writes the entry of the communicator with this key. No two communicators have the same key at the same time. If there
- * is no free entry, replaces the oldest one. is_last: the communicator ends, so its key may be used again. */
+/* Writes the entry of the communicator with this key. No two communicators have the same key at the same time. If all
+ * entries are used, a new communicator gets the oldest one. is_last: another one may get the key. */
 void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report, bool is_last);
 /* Forgets all entries, for a forked child: the communicators belong to its parent. */
 void cecl_nccl_report_forget(void);

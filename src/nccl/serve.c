@@ -9,7 +9,7 @@
 
 /* ---- through cecl */
 
-/* A function of the stand-in for NCCL; NULL: streams of the stand-in never capture. */
+/* A function of the stand-in for NCCL, see serve.h; NULL: NCCL is no stand-in, or its streams never capture. */
 static ceclStream_t (*lend)(ceclComm_t ours, cudaStream_t stream);
 
 static void find_lend(void)
@@ -26,8 +26,8 @@ ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream)
     return lend ? lend(ours, stream) : NULL;
 }
 
-/* A call in a group has the policy that was set when the call was made. If the policy cannot be set, the call is made
- * with the previous policy, because the other ranks wait for this rank. */
+/* Sets the policy of the calls that follow, also in a group. If it cannot be set, the call keeps the previous policy,
+ * because the other ranks already wait for this rank. */
 static void set_policy(const struct cecl_nccl_library *cecl, struct cecl_nccl_comm *comm,
                        int policy)
 {
@@ -40,9 +40,9 @@ static void set_policy(const struct cecl_nccl_library *cecl, struct cecl_nccl_co
 #define SERVE(name, ...) \
     case CECL_NCCL_OP_nccl##name: return cecl->cecl##name(__VA_ARGS__, ours, on);
 
-/* On ranks other than root NCCL ignores the recvbuff of a gather or of a reduction to root. cecl requires an address,
- * but writes nothing there. So this function passes sendbuff. On the host device the stand-in for NCCL completes each
- * call before it returns, on any stream, unless the stream captures. */
+/* In a gather or a reduction to root NCCL ignores recvbuff on ranks other than root. cecl requires an address, but
+ * writes nothing there, so this function gives it sendbuff. On the host device calls are on the default stream, unless
+ * they are captured: the stand-in for NCCL completes each call before it returns. */
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                              cudaStream_t stream)
 {
@@ -75,7 +75,7 @@ ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_call *call,
                : cecl_nccl_library()->ceclStreamSynchronize(comm->ours, NULL);
 }
 
-/* If ceclGroupExplain fails, the call itself also fails, and returns the error. */
+/* Ignores errors: the call itself, which follows, returns them. */
 bool cecl_nccl_uses_sms(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm)
 {
     const struct cecl_nccl_library *cecl = cecl_nccl_library();
@@ -113,7 +113,7 @@ ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call)
 bool cecl_nccl_is_enqueued(ncclComm_t comm, struct cecl_nccl_comm *entry)
 {
     ncclResult_t error = ceclSuccess;
-    /* another thread is ending the communicator */
+    /* if another thread is ending the communicator, NCCL is not asked */
     if (entry && !cecl_nccl_comm_enter(entry, comm, CECL_NCCL_SET(MAKING) | CECL_NCCL_MADE))
         return true;
     const ncclResult_t asked = cecl_nccl_pass_ncclCommGetAsyncError(comm, &error);

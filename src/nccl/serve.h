@@ -1,30 +1,29 @@
-/* Carries out a call that is decided on, by cecl or by NCCL. */
+/* Makes a call that is decided on, by cecl or by NCCL. */
 #ifndef CECL_NCCL_SERVE_H
 #define CECL_NCCL_SERVE_H
 
 #include "nccl/call.h"
 #include "nccl/comms.h"
 
-/* Makes cecl's call on `stream`, with the policy of call->way. The caller is inside the communicator. */
+/* Makes `call` by cecl on `stream`, with call->way.policy. The caller is inside the communicator. */
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                              cudaStream_t stream);
-/* Must be called after the call or, if the call is in a cecl group, after the end of that group. On the host device
- * this function waits for the communicator's calls, unless `call` is captured. On GPUs it returns at once. */
+/* Must be called after cecl_nccl_serve or, if the call is in a cecl group, after the end of that group. On the host
+ * device waits for the communicator's calls, unless `call` is captured. On GPUs returns at once. */
 ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_call *call,
                                       const struct cecl_nccl_comm *comm);
 
 /* Whether the call uses SMs, according to ceclGroupExplain. Used only if calls are counted. */
 bool cecl_nccl_uses_sms(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm);
 
-/* Asks the stand-in for NCCL, which works on memory of the host, for the stream of the host device on which `ours` must
- * capture calls that the program makes on `stream`. NULL: `stream` is not capturing. */
+/* If the stand-in for NCCL, which works on memory of the host, captures `stream`: the stream of the host device on
+ * which `ours` must capture the call. NULL: `stream` does not capture. */
 ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream);
 
-/* Passes a call to NCCL. */
+/* Makes `call` by NCCL. */
 ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call);
 
-/* Whether NCCL has enqueued all calls on `comm` that it enqueues in the background. entry: the entry of
- * `comm`, or NULL. */
+/* Whether NCCL has finished enqueueing calls on `comm` in the background. entry: the entry of `comm`, or NULL. */
 bool cecl_nccl_is_enqueued(ncclComm_t comm, struct cecl_nccl_comm *entry);
 
 #endif

@@ -1,4 +1,4 @@
-/* Carries out the stages of a group: `count` calls from `kept` on; see group.c. */
+/* Carries out the stages of a group; see group.c. A stage is `count` calls from `kept` on. */
 #include <stdlib.h>
 
 #include "nccl/captured.h"
@@ -7,7 +7,7 @@
 #include "nccl/library.h"
 #include "nccl/serve.h"
 
-/* The stage's first call on the same communicator as call `index`. It may be that call itself. */
+/* The stage's first call on the same communicator as call `index`, or call `index` itself. */
 static const struct cecl_nccl_kept *first_of(const struct cecl_nccl_kept *kept, int index)
 {
     int first = 0;
@@ -23,7 +23,8 @@ static void enter_all(struct cecl_nccl_kept *kept, int count)
         kept[i].comm = cecl_nccl_comm_enter_made(kept[i].call.comm);
 }
 
-/* Counts calls here, and not when they are kept, because a single rank may end its group by ncclGroupSimulateEnd. */
+/* Counts calls for agreements (captured.h). They are not counted when they are kept, because ncclGroupSimulateEnd may
+ * drop them on a single rank. */
 static void note_calls(const struct cecl_nccl_kept *kept, int count)
 {
     for (int i = 0; i < count; i++)
@@ -31,7 +32,7 @@ static void note_calls(const struct cecl_nccl_kept *kept, int count)
             cecl_nccl_note_served(kept[i].comm, &kept[i].call);
 }
 
-/* Returns the stage's result. An error is reported on the first communicator that was not aborted. */
+/* Returns the stage's result. Reports an error as one of the first communicator that was not aborted. */
 static ncclResult_t leave_all(const struct cecl_nccl_kept *kept, int count, ceclResult_t result)
 {
     struct cecl_nccl_comm *comm = NULL;
@@ -54,8 +55,8 @@ static bool has_new_stream(const struct cecl_nccl_group *group, int index)
     return first == &group->kept[index];
 }
 
-/* Orders the stream of a stage's call before or after all other streams of the group's kept calls on the same
- * communicator. */
+/* Makes the stream of the stage's call `first` wait (`before`) for all other streams of the group's kept calls on the
+ * same communicator, or makes those streams wait for it. */
 static ceclResult_t order_with_all(const struct cecl_nccl_group *group,
                                    const struct cecl_nccl_kept *first, bool before)
 {
@@ -70,9 +71,9 @@ static ceclResult_t order_with_all(const struct cecl_nccl_group *group,
     return result;
 }
 
-/* With NCCL the calls of a group on one communicator may be on several streams, which then wait for each other. A cecl
- * group has one stream for each communicator, the stream of the stage's first call. Before the stage this stream waits
- * for the streams of all kept calls. After the stage they wait for this stream. */
+/* NCCL orders all streams of a group's calls on one communicator. A cecl group has one stream for each communicator,
+ * the stream of the stage's first call. So before the stage this stream waits for the streams of all kept calls, and
+ * after the stage they wait for it. */
 static ceclResult_t order_streams(const struct cecl_nccl_group *group,
                                   const struct cecl_nccl_kept *kept, int count, bool before)
 {
@@ -83,8 +84,8 @@ static ceclResult_t order_streams(const struct cecl_nccl_group *group,
     return result;
 }
 
-/* Ignores errors of calls, because ceclGroupEnd returns them. Makes a single call without a cecl group, because that is
- * faster for small calls. */
+/* Ignores errors of calls, because ceclGroupEnd returns them. Makes a group's only call without a cecl group, which is
+ * faster if the call is small. */
 static ceclResult_t enqueue(const struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
                             int count)
 {
@@ -123,8 +124,8 @@ static ncclResult_t serve_stage(const struct cecl_nccl_group *group, struct cecl
     return leave_all(kept, count, result);
 }
 
-/* Carries out the calls in a second NCCL group, after the one that the program has ended. As with NCCL,
- * the end of the group returns the calls' errors. */
+/* Makes the calls in another NCCL group, after the one that the program has ended. Returns the first call's error or
+ * the error of the group's end. */
 static ncclResult_t pass_in_a_group(struct cecl_nccl_group *group,
                                     const struct cecl_nccl_kept *kept, int count)
 {
@@ -151,8 +152,8 @@ static bool has_several_streams(const struct cecl_nccl_group *group)
     return i < group->count;
 }
 
-/* A stage of passed calls. While the thread calls NCCL, it is not inside an entry, because an abort must end NCCL's
- * call, but first waits until no thread is inside. */
+/* A stage of calls that NCCL makes. While the thread calls NCCL, it is not inside an entry: an abort waits until no
+ * thread is inside, and only then ends NCCL's call. */
 static ncclResult_t pass_stage(struct cecl_nccl_group *group, struct cecl_nccl_kept *kept,
                                int count)
 {
@@ -186,7 +187,7 @@ static void sort(struct cecl_nccl_group *group)
         qsort(group->kept, (size_t)group->count, sizeof(*group->kept), by_stage);
 }
 
-/* The number of calls in the first call's stage. Calls are sorted by stage. */
+/* How many of the calls, which are sorted by stage, have the first call's stage. */
 static int length_of_stage(const struct cecl_nccl_kept *kept, int count)
 {
     int length = 0;

@@ -1,5 +1,5 @@
-/* Counts calls by function, size and result. A count is two atomic additions and no lock, because threads share the
- * counters, and a program that aborts could leave a lock held. */
+/* Counts calls by function, size and result. Threads share the counters by atomic additions, without a lock that one of
+ * them could hold when the process ends. */
 #include "nccl/report.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ struct counter {
     _Atomic uint64_t bytes;
 };
 static _Atomic bool has_counted; /* this process has counted a call; cleared in a forked child */
-/* bits of the last index of `counters`: the `mark` of cecl_nccl_stats_count, and whether the calls were captured */
+/* bits of the last index of `counters`: `mark` of cecl_nccl_stats_count; the calls were captured */
 enum { MARK = 1, CAPTURED = 2, KINDS = 4 };
 static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][KINDS];
 
@@ -50,8 +50,7 @@ static struct cecl_nccl_symbol *const symbols[] = {
 };
 #define SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
-/* This process's ranks in the largest communicators that it has made, in ascending order. The table names these
- * ranks. */
+/* This process's ranks in the largest communicators that it has made, in ascending order, for the table's title. */
 static struct {
     pthread_mutex_t lock;
     int nranks;
@@ -71,11 +70,11 @@ static void print_ranks(FILE *out)
         fprintf(out, " of %d", largest.nranks);
 }
 
-/* A row of the table, for calls of one function that went one way. */
+/* A row of the table: the calls of one function with the same size class, result and reason. */
 struct row {
     const char *name, *class, *by, *zero_sm, *why;
     uint64_t calls, bytes;
-    bool is_known; /* `bytes` is known; false if the calls' arguments are not known */
+    bool is_known; /* `bytes` is known; false if this library does not know the calls' arguments */
     bool is_failure, is_first;
     bool is_captured; /* the calls were captured; replays are not counted */
 };
@@ -89,7 +88,7 @@ static struct row row_of(const char *name, const char *class, uint64_t calls, si
                         .by = served ? "cecl"
                               : mark ? "refused"
                                      : "NCCL",
-                        /* only NCCL knows whether its calls used SMs */
+                        /* of NCCL's calls only NCCL knows whether they used SMs */
                         .zero_sm = served ? (mark ? "no" : "yes")
                                    : mark ? "-"
                                           : "unknown",
@@ -98,7 +97,7 @@ static struct row row_of(const char *name, const char *class, uint64_t calls, si
                         .is_failure = reason == CECL_NCCL_NOT_MADE};
 }
 
-/* Writes a row, if it has calls. */
+/* Writes a row, if it counts at least one call. */
 static void put(FILE *out, void (*write)(FILE *, const struct row *), struct row *row, bool *any)
 {
     row->is_first = !*any;
@@ -172,8 +171,8 @@ static void json_table(FILE *out)
 
 /* ---- the job */
 
-/* The processes of a command that cecl-run starts tell each other whether one of them has printed a table of
- * calls. If none has, the command's own process says so, in one line, when it ends.
+/* A command that cecl-run starts may have many processes. If none of them has printed a table of calls, the command's
+ * first process says so, in one line, when it ends.
  *
  * cecl-run becomes the command (exec), so it cannot print anything afterwards. With --stats it sets CECL_RUN_NOTE in
  * the environment: the command's process id, a space, and the name of a file that does not exist. A process that prints
@@ -201,8 +200,8 @@ static void note_table(void)
         close(fd);
 }
 
-/* Runs at the end of every process that has the library preloaded, even of a job's shells and helper programs. Does
- * nothing unless this is the command's own process. */
+/* Runs at the end of every process that has the library preloaded, even of a job's shells and helper programs. Only the
+ * process that CECL_RUN_NOTE names goes on. */
 __attribute__((destructor)) static void tell_if_there_is_no_table(void)
 {
     static const char words[] =
@@ -234,8 +233,8 @@ static ceclResult_t write_whole(int fd, void (*table)(FILE *out))
                                     : cecl_fail(ceclOutOfMemory, "no host memory");
 }
 
-/* Does not open /dev/stdout and /dev/stderr again, because the program's later output to the same file would overwrite
- * the table. Opening a pipe that nobody reads fails at once. */
+/* Duplicates the descriptor for /dev/stdout and /dev/stderr: opened again, it would have its own offset, and the
+ * program's later output to the same file would overwrite the table. Opening a pipe that nobody reads fails at once. */
 static int open_stats(const char *file)
 {
     const int own = strcmp(file, "/dev/stdout") == 0   ? STDOUT_FILENO
@@ -260,7 +259,7 @@ static void append_json(const char *file)
         close(fd);
 }
 
-/* Prints the table if a call was counted. */
+/* Prints the table, if this process has counted a call. */
 static void print_tables(void)
 {
     const char *file = cecl_nccl_process()->stats_file;

@@ -17,7 +17,7 @@
         .target = cecl_nccl_lazy, .name = #symbol, .answer = CECL_NCCL_##returned};
 #include "nccl/names.h"
 
-/* ---- functions that answer calls that cannot be passed on. They ignore their arguments */
+/* ---- targets for calls that cannot be passed on. They ignore their arguments */
 
 static int no_nccl_result(void)
 {
@@ -77,7 +77,7 @@ static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name
     return target;
 }
 
-/* Stores the target at `at`. If two threads store it at once, only the first one warns. */
+/* Finds the target of `symbol`, and stores it at `at`. If several threads do so at once, only the first one warns. */
 static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nccl_target) *at)
 {
     const struct cecl_nccl_real *real = &cecl_nccl_process()->real;
@@ -90,8 +90,7 @@ static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nc
     return target;
 }
 
-/* ---- collectives whose arguments cecl does not know. They are passed to NCCL, except that CECL_NCCL=strict refuses a
- * collective that only moves data */
+/* ---- collectives whose arguments cecl does not know. CECL_NCCL=strict refuses those that only move data */
 
 static cecl_nccl_target refuse(struct cecl_nccl_symbol *symbol)
 {

@@ -1,4 +1,4 @@
-/* The function to which the calls of each symbol go. jump.c jumps there; symbol.c finds it at the first call. */
+/* The target of each symbol, to which jump.c passes its calls. symbol.c finds the target at the first call. */
 #ifndef CECL_NCCL_SYMBOL_H
 #define CECL_NCCL_SYMBOL_H
 
@@ -12,9 +12,9 @@ enum cecl_nccl_answer {
     CECL_NCCL_NOTHING,
     CECL_NCCL_TEAM,   /* three ints: a team of no ranks */
     CECL_NCCL_NUMBER, /* an int: -1, which is not a rank and not a number of slots */
-    /* like RESULT, for a collective or a one-sided call that only moves data, with arguments that cecl does not know */
+    /* like RESULT; the function only moves data, and cecl does not know its arguments */
     CECL_NCCL_MOVE,
-    CECL_NCCL_REDUCTION, /* like MOVE, for a collective that computes */
+    CECL_NCCL_REDUCTION, /* like MOVE, but the function computes */
     CECL_NCCL_ANSWERS
 };
 
@@ -24,8 +24,8 @@ struct cecl_nccl_symbol {
     _Atomic(cecl_nccl_target) target; /* first, because jump.c reads it without an offset */
     const char *name;
     enum cecl_nccl_answer answer;
-    /* -- for MOVE and REDUCTION, whose calls all go through cecl_nccl_resolve -- */
-    _Atomic(cecl_nccl_target) found; /* NULL: not looked for yet */
+    /* -- only for MOVE and REDUCTION: each of their calls goes through cecl_nccl_resolve -- */
+    _Atomic(cecl_nccl_target) found; /* NCCL's function; NULL: not looked up yet */
     /* how many calls were passed, and how many were refused; counted if CECL_NCCL_STATS=1 */
     _Atomic uint64_t calls[2];
 };
@@ -34,8 +34,8 @@ struct cecl_nccl_symbol {
  * arguments unchanged. */
 void cecl_nccl_lazy(void);
 
-/* Finds the target of `symbol`, and stores it. The target of a MOVE or REDUCTION is stored in `found` instead, so that
- * later calls also go through this function, and are counted. `caller` is the return address of the call. */
+/* Returns the function to jump to. Stores it in `target`, so that later calls do not come here, or, for MOVE and
+ * REDUCTION, in `found`: all their calls come here to be counted. caller: the call's return address */
 cecl_nccl_target cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller);
 
 #endif

@@ -1,21 +1,21 @@
 /* See trial.h. */
 #include "nccl/trial.h"
 
-/* This many periods lie between an offer and the decision, so that all ranks have time to offer. If a rank comes too
- * late, its host is far behind, but by no more launches than a GPU's queue holds, about 1,000. So the next offer lasts
- * four times as long, but at most LONGEST_OFFER repetitions. */
+/* This many periods lie between an offer and the decision, so that all ranks have time to offer. If a rank is too late,
+ * its host is far behind, but by no more than the launches that a GPU's queue holds, about 1,000. So the next offer
+ * lasts four times as long, but at most LONGEST_OFFER repetitions. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
-/* If several repetitions of a subject make one period, the trial begins only after this many periods. A turn
- * of such a subject takes hundreds of calls, which a benchmark of one size may not even make. */
+/* If a subject is so short that several repetitions make one period, its trial begins only after this many periods: a
+ * turn takes hundreds of its calls, and a benchmark may make fewer of each size. */
 #define EARLY_PERIODS 8u
-#define MOST_TURN_PERIODS 16u /* a turn ends after this many periods, even if not all were whole */
-/* Shorter repetitions are merged into periods of at least this length, because each measurement has a cost. */
+#define MOST_TURN_PERIODS 16u /* a turn ends after at most this many periods, whole or not */
+/* Repetitions are merged into periods of at least this length, because each measurement costs time. */
 #define LEAST_PERIOD_NS UINT64_C(200000)
 #define MOST_MERGED 256u
-#define LONG_NS UINT64_C(1000000000) /* longer repetitions count as this long */
+#define LONG_NS UINT64_C(1000000000) /* a longer repetition counts as this long */
 #define HOLDS 10000u                 /* a verdict holds for this many periods */
-#define LEFT 512u /* periods until a subject is wanted again, if its trial could not begin */
+#define LEFT 512u /* if all attempts to begin a trial failed: periods until the next attempt */
 
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host)
@@ -58,7 +58,8 @@ static void rest(struct cecl_trial *trial)
     trial->wait = 0;
 }
 
-/* If this rank has offered to begin, skips the decision that the offer is for: an offer cannot be taken back. */
+/* If this rank has offered to begin, its peers may already use the decision for which the offer is, so this rank skips
+ * that decision. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;
@@ -89,7 +90,7 @@ void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms)
         trial->has_verdict = true;
         return;
     }
-    /* a trial needs one decision for each attempt to begin, for each turn, and each time that the verdict is put off */
+    /* a trial makes one decision at each attempt to begin, before each turn, and each time the verdict is put off */
     if (trial->decisions + CECL_TRIAL_ATTEMPTS + CECL_TRIAL_TURNS + CECL_TRIAL_PUT_OFF <
         CECL_TRIAL_DECISIONS) {
         trial->state = CECL_TRIAL_WAITING;
@@ -105,7 +106,7 @@ static void remember(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
     *known = (struct cecl_learned){trial->subject, arm, HOLDS * merged};
 }
 
-/* merged  how many repetitions make a period */
+/* merged: how many repetitions make a period */
 static void decide_on(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 {
     remember(trial, arm, merged);
@@ -116,8 +117,8 @@ static void decide_on(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 
 /* ---- beginning */
 
-/* Offers to begin. If this rank's process tries another communicator, the offer says so. Then all ranks put the trial
- * off, at the same boundary. */
+/* Offers to begin. If another communicator of this process has its trial, the offer says so. Then all ranks put the
+ * trial off, at the same boundary. */
 static void offer(struct cecl_trial *trial)
 {
     trial->state = CECL_TRIAL_OFFERED;
@@ -126,7 +127,7 @@ static void offer(struct cecl_trial *trial)
     atomic_store(&trial->mine->offer, (uint64_t)(trial->decisions + 1) << 1 | !trial->holds);
 }
 
-/* The decision that follows from all ranks' offers: START, or PUT_OFF with the reason. */
+/* What the ranks' offers so far decide: START, or PUT_OFF with the reason. */
 static uint32_t answer_of_offers(const struct cecl_trial *trial)
 {
     uint32_t answer = CECL_DECISION_START;
@@ -141,7 +142,7 @@ static uint32_t answer_of_offers(const struct cecl_trial *trial)
     return answer;
 }
 
-/* Adds how long a repetition took on this host, except the first one, whose beginning is not known. */
+/* Adds the time that a repetition took on this host. Leaves out the first one: its beginning was not timed. */
 static void note_host_time(struct cecl_trial *trial, uint64_t host_ns)
 {
     const uint64_t ns = host_ns < LONG_NS ? host_ns : LONG_NS;
@@ -151,8 +152,7 @@ static void note_host_time(struct cecl_trial *trial, uint64_t host_ns)
     trial->longest_ns = ns > trial->longest_ns ? ns : trial->longest_ns;
 }
 
-/* How many repetitions make a period of LEAST_PERIOD_NS, by the mean time of repetitions on this host. The
- * longest repetition does not count in the mean. */
+/* How many repetitions make a period of LEAST_PERIOD_NS, by their mean time on this host without the longest one. */
 static uint32_t merged_of(const struct cecl_trial *trial)
 {
     const uint64_t count = trial->seen > 2 ? trial->seen - 2 : 1;
@@ -163,7 +163,8 @@ static uint32_t merged_of(const struct cecl_trial *trial)
     return merged;
 }
 
-/* Equal on all ranks, because `seen` counts boundaries since the trial was asked for. */
+/* Whether the subject is short and has not come often enough. `seen`, the boundaries since the trial was asked for, is
+ * equal on all ranks, so all ranks then wait equally long (try_later). */
 static bool is_early(const struct cecl_trial *trial, uint32_t merged)
 {
     return merged > 1 && trial->seen < EARLY_PERIODS * merged;
@@ -178,7 +179,7 @@ static uint32_t beginning(const struct cecl_trial *trial)
                                    : answer | merged;
 }
 
-/* How long the next offer lasts, if a rank came too late to the last offer. */
+/* How many boundaries the next offer lasts, after a rank was too late for the last one. */
 static uint32_t longer_offer(uint32_t offers, uint32_t merged)
 {
     const uint32_t least = OFFER_PERIODS * merged, longer = 4 * (offers > least ? offers : least);
@@ -193,11 +194,11 @@ static void try_later(struct cecl_trial *trial, uint32_t word)
     uint32_t least = 1;
     trial->is_busy = (word & CECL_DECISION_BUSY) != 0;
     let_go(trial);
-    if (trial->is_busy) /* another communicator has its trial */
+    if (trial->is_busy) /* a process's other communicator has its trial */
         least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
     else if (!is_early)
         trial->offers = longer_offer(trial->offers, merged);
-    /* each attempt waits for a time of its own */
+    /* the wait is drawn anew for each attempt, equally on all ranks */
     trial->wait = is_early ? EARLY_PERIODS * merged - trial->seen
                            : merged * (least + (uint32_t)(drawn % (least + 1)));
     trial->state = CECL_TRIAL_WAITING;
@@ -209,7 +210,7 @@ static void try_later(struct cecl_trial *trial, uint32_t word)
 
 /* ---- turns */
 
-/* Decides what comes next, and begins it. */
+/* Makes the next decision, a turn, the verdict or a delay of the verdict, and acts on it. */
 static void go_on(struct cecl_trial *trial)
 {
     const uint32_t word = decide(trial, is_made(trial) ? 0 : cecl_trial_next_step(trial));
@@ -238,7 +239,7 @@ static struct cecl_trial_mark begin_trial(struct cecl_trial *trial)
     return (struct cecl_trial_mark){.is_mark = true, .sample = -1};
 }
 
-/* Marks the remaining times of this turn as lost. */
+/* Publishes the remaining times of this turn as not measured, and goes on. */
 static void end_turn(struct cecl_trial *trial)
 {
     for (uint32_t i = trial->counted; trial->has_turn && i < CECL_TRIAL_COUNTED; i++)
@@ -247,8 +248,8 @@ static void end_turn(struct cecl_trial *trial)
     go_on(trial);
 }
 
-/* The verdict is put off by one period at first, and later by more, up to 2,050 periods in all. A GPU's queue holds
- * fewer. */
+/* Puts the verdict off by 1 period the first four times, then by 2, 4 and so on, 2,050 in all. A GPU's queue holds
+ * less. */
 static uint32_t periods_put_off(const struct cecl_trial *trial)
 {
     return trial->put_off < 5 ? 1 : 1u << (trial->put_off - 4);
@@ -277,7 +278,7 @@ static struct cecl_trial_mark run(struct cecl_trial *trial, bool was_whole)
     return mark;
 }
 
-/* Counts down the periods until a verdict expires, or until a subject whose trial could not begin is tried again. */
+/* Counts down until a verdict expires, or until a trial that could not begin is asked for again. */
 static void wear(struct cecl_trial *trial)
 {
     struct cecl_learned *known = find_learned(trial);

@@ -2,25 +2,25 @@
  * shorter is kept.
  *
  * - IDLE: nothing is tried. A verdict may keep an arm in force
- * - WAITING: a trial was asked for or put off. After some periods this rank offers to begin it
- * - OFFERED: this rank has offered to begin, or has said that its process tries another communicator
+ * - WAITING: a trial was asked for, or its start was put off. After some boundaries this rank offers to begin it
+ * - OFFERED: this rank has offered to begin, or is busy: another communicator of its process has a trial
  * - RUNNING: arms take turns
  *
- * A start is put off if a rank has not offered yet or is busy. It is also put off if the subject is short and has not
- * come often enough, because a benchmark that calls each size some hundred times ends before a trial could tell
- * anything.
+ * The subject of a trial is a period of the program's calls. The start is put off if a rank has not offered yet or is
+ * busy. It is also put off if the subject is short and has not come often enough: a benchmark that calls each size some
+ * hundred times ends before a trial could tell anything.
  *
  * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between
- * periods, at different times. A decision is a fact that must be equal on all ranks but does not follow from the
- * sequence. Each decision is one word in memory that all ranks share. The first rank to reach a decision makes it by
- * compare-and-swap, from what all ranks have published so far; the others read it. So ranks cannot differ, and no rank
- * waits. Decisions are numbered, and no word is used twice.
+ * periods, at different times. What must be equal on all ranks but does not follow from the sequence is a decision: one
+ * word in memory that all ranks share. The first rank that needs a decision makes it by compare-and-swap, from what all
+ * ranks have published so far; the others read it. So ranks cannot differ, and no rank waits. Decisions are numbered,
+ * and no word is used twice.
  *
- * A turn has three periods of one arm. The first period is not counted, because work of the turn before still runs in
- * it. Each rank publishes how long the second and the third period took, once its GPU has reached their end. A decision
+ * A turn has three periods of one arm. The first period is not counted, because it overlaps work of the turn before.
+ * Each rank publishes how long the second and the third period took, once its GPU has reached their end. A decision
  * before each turn says which arm is next: each arm has one turn in a round, in an order that is drawn from a hash. An
  * arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three rounds only arm 0 and the arm
- * that seems best go on, so that small gains become clear. The decision after the last turn is the verdict
+ * that seems best go on, so that more times show small gains. The decision after the last turn is the verdict
  * (trial_verdict.h). If times are missing because a GPU is behind, the verdict is put off by one period, and from the
  * fifth time on by more.
  *
@@ -38,17 +38,16 @@
 
 enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNING };
 
-#define CECL_TRIAL_COUNTED 2u /* counted periods of a turn */
+#define CECL_TRIAL_COUNTED 2u /* periods of a turn that are counted */
 #define CECL_TRIAL_TURNS 20u  /* most turns of a trial: 60 periods */
 #define CECL_TRIAL_SAMPLES (CECL_TRIAL_TURNS * CECL_TRIAL_COUNTED)
-#define CECL_TRIAL_DECISIONS 4096u /* decisions of a communicator; then trials end for good */
-#define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial */
+#define CECL_TRIAL_DECISIONS 4096u /* decisions of a communicator; after them it begins no trial */
+#define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial; then a long wait */
 #define CECL_TRIAL_LEARNED 16u     /* verdicts that a communicator remembers */
 
 /* The words that one rank writes and all ranks read. Starts zeroed. */
 struct cecl_trial_rank {
-    /* (D + 1) << 1: the rank is ready for decision number D. The lowest bit: the rank's process tries another
-     * communicator */
+    /* (D + 1) << 1: the rank has offered to begin at decision number D. The lowest bit: the rank is busy */
     _Atomic uint64_t offer;
     /* the trial's number << 48 | ns; 0 ns: the time was not measured */
     _Atomic uint64_t times[CECL_TRIAL_SAMPLES];
@@ -61,8 +60,8 @@ struct cecl_trial_shared {
 /* What a trial needs from its process. */
 struct cecl_trial_host {
     void *context;
-    /* Reserves the process's trials for communicator `id`. Returns false if another communicator has reserved them.
-     * Each reservation ends with `release`. */
+    /* Reserves trials in this process for communicator `id`. Returns false if another communicator has reserved them.
+     * `release` ends the reservation. */
     bool (*reserve)(void *context, uint64_t id);
     void (*release)(void *context, uint64_t id);
 };
@@ -71,7 +70,7 @@ struct cecl_trial_host {
 struct cecl_learned {
     uint64_t subject;
     uint32_t arm;
-    uint32_t left; /* repetitions of the subject until it is tried again: 10,000 periods */
+    uint32_t left; /* repetitions of the subject until its next trial; 10,000 periods at first */
 };
 
 struct cecl_trial {
@@ -81,27 +80,27 @@ struct cecl_trial {
     uint64_t id;
     int nranks;
     int state;
-    uint32_t arm;     /* the arm in force, if cecl_trial_has_arm */
-    bool has_verdict; /* `arm` is from a verdict */
-    /* -- the subject: what is tried -- */
+    uint32_t arm;     /* the arm by which calls go, if cecl_trial_has_arm */
+    bool has_verdict; /* a verdict has set `arm` */
+    /* -- the subject -- */
     uint64_t subject; /* a hash that names the subject */
     uint32_t arms;    /* bit a: arm a takes part; arm 0 always does */
     /* -- the progress of the trial -- */
     uint32_t decisions; /* decisions so far on this communicator */
     uint32_t trials;    /* trials begun so far */
     uint32_t attempt;
-    uint32_t wait;   /* boundaries until the next step; 0: there is no next step */
+    uint32_t wait;   /* boundaries until the next step of this state; 0: there is none */
     uint32_t offers; /* for how many boundaries the next offer lasts */
-    bool is_busy; /* the last attempt failed because a rank's process tried another communicator */
-    /* how long repetitions of the subject have taken on the host: sum, longest, and number */
+    bool is_busy;    /* the last attempt to begin failed because a rank was busy */
+    /* times of repetitions of the subject on the host: their sum, the longest; boundaries so far */
     uint64_t host_ns, longest_ns;
     uint32_t seen;
-    bool holds;      /* this communicator holds the reservation of trials */
-    uint32_t first;  /* number of the decision that began this trial; the next ones are its turns */
-    uint32_t turn;   /* number of the current turn, from 1 */
-    bool has_turn;   /* false: the verdict was put off */
-    uint32_t period; /* periods of the current turn so far */
-    uint32_t counted; /* how many of them were counted */
+    bool holds;       /* this communicator has reserved trials in this process */
+    uint32_t first;   /* number of the decision that began this trial; its turns follow */
+    uint32_t turn;    /* number of the current turn, from 1 */
+    bool has_turn;    /* false: the trial waits for the verdict */
+    uint32_t period;  /* periods of the current turn so far */
+    uint32_t counted; /* how many of these were counted */
     /* how many repetitions of the subject make a period; how many of the current period are done */
     uint32_t merged, repeated;
     uint32_t put_off; /* how often the verdict was put off */
@@ -112,7 +111,7 @@ struct cecl_trial {
 /* What the caller does at a boundary. */
 struct cecl_trial_mark {
     bool is_mark; /* note the time at this boundary */
-    /* number of the sample to which the time since the previous mark belongs. -1: that time does not count */
+    /* number of the sample that is the time since the previous mark; -1: that time does not count */
     int sample;
 };
 
@@ -126,17 +125,17 @@ static inline size_t cecl_trial_bytes(int nranks)
 void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nranks, uint64_t drawn,
                      const struct cecl_trial_host *host);
 
-/* Asks for a trial of `subject`. If the subject was tried lately, its verdict is in force again instead. Ends the
- * current trial. Called on all ranks at the same call. */
+/* Ends the current trial, and asks for one of `subject`. If the verdict on `subject` has not expired, takes that
+ * verdict instead. All ranks must call this at the same call of the program. */
 void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms);
 
-/* Ends the trial, or the verdict in force. Called on all ranks at the same call. */
+/* Ends the trial, or the use of its verdict. All ranks must call this at the same call of the program. */
 void cecl_trial_cancel(struct cecl_trial *trial);
 
 /* Reports that a repetition of the subject begins with the next call.
  *
- * was_whole  the previous repetition directly followed another one, and has just ended
- * host_ns    how long that repetition took on the host; it decides how many repetitions make a period */
+ * was_whole  the previous repetition directly followed another one, and ends with the previous call
+ * host_ns    how long the previous repetition took on the host: decides how many repetitions make a period */
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
                                            uint64_t host_ns);
 
@@ -144,19 +143,19 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
  * measured */
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, uint64_t ns);
 
-/* Whether no decision comes at the next boundary, so that no time needs to be published before it. */
+/* Whether the next boundary is within a period: then no decision comes there, for which times must be published. */
 static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
 {
     return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;
 }
 
-/* Whether `arm` is in force, by a verdict or because it has its turn. */
+/* Whether calls go by `arm`, because of a verdict or because the arm has its turn. */
 static inline bool cecl_trial_has_arm(const struct cecl_trial *trial)
 {
     return trial->has_verdict || trial->state == CECL_TRIAL_RUNNING;
 }
 
-/* The verdict from all ranks' times in the current trial or, if no trial runs, in the last one. */
+/* The verdict by all ranks' times of the current trial or, if no trial runs, of the last one. */
 struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial);
 
 /* -- internal to trial.c and trial_turns.c -- */
@@ -166,16 +165,16 @@ struct cecl_verdict cecl_trial_verdict(const struct cecl_trial *trial);
 #define CECL_DECISION_KIND 0x7f000000u
 #define CECL_DECISION_NUMBER 0x00000fffu
 enum {
-    CECL_DECISION_START = 1 << 24,   /* + how many repetitions of the subject make a period */
-    CECL_DECISION_PUT_OFF = 2 << 24, /* the start (+ START's number), or the verdict, is put off */
+    CECL_DECISION_START = 1 << 24,   /* NUMBER: how many repetitions make a period */
+    CECL_DECISION_PUT_OFF = 2 << 24, /* NUMBER: as for START, or 0 if the verdict is put off */
     CECL_DECISION_TURN = 3 << 24,    /* + arm */
     CECL_DECISION_VERDICT = 4 << 24, /* + arm */
-    /* reasons for PUT_OFF. Without either, the reason is that a rank had not offered yet */
-    CECL_DECISION_BUSY = 1 << 23, /* a rank's process tries another communicator */
+    /* why the start is put off; without either bit, a rank had not offered yet */
+    CECL_DECISION_BUSY = 1 << 23, /* a rank is busy */
     CECL_DECISION_EARLY = 1 << 22 /* the subject is short, and has not come often enough */
 };
 
-#define CECL_TRIAL_PUT_OFF 14u /* how often the verdict is put off, at most */
+#define CECL_TRIAL_PUT_OFF 14u /* the verdict is put off at most this often */
 
 static inline uint64_t cecl_trial_mix(uint64_t hash)
 {
@@ -184,7 +183,7 @@ static inline uint64_t cecl_trial_mix(uint64_t hash)
     return hash ^ hash >> 31;
 }
 
-/* What this rank would decide now: the next turn, the verdict, or to put the verdict off. */
+/* The decision that this rank would make now: the next turn, the verdict, or to put the verdict off. */
 uint32_t cecl_trial_next_step(const struct cecl_trial *trial);
 
 #endif

@@ -2,14 +2,14 @@
 #include "nccl/trial_period.h"
 
 #define BASE CECL_PERIOD_BASE
-#define GRAM 32u /* calls that are compared to guess a period */
+#define GRAM 32u /* a period is guessed when this many calls repeat */
 #define SQUARE(x) ((x) * (x))
 #define RAISED_TO_GRAM SQUARE(SQUARE(SQUARE(SQUARE(SQUARE(BASE)))))
 #define LEAST_CALLS 64u
 #define REPEATS 3u
 #define REMEMBERED \
-    (UINT64_C(4) * CECL_PERIOD_MOST) /* a run that broke off counts for this many calls */
-#define SHORT_RUN 8u                 /* a run of fewer periods is short */
+    (UINT64_C(4) * CECL_PERIOD_MOST) /* calls after which a run that broke off no longer counts */
+#define SHORT_RUN 8u                 /* a run of fewer periods than this is short */
 #define MOST_STRIKES 3u
 
 static uint64_t power(uint32_t exponent)
@@ -54,7 +54,7 @@ static void forget(struct cecl_period *period)
     period->run = 0;
 }
 
-/* How many calls a run needs before its period is accepted. */
+/* How many calls a run needs before `candidate` is taken as the period. */
 static uint64_t calls_needed(const struct cecl_period *period)
 {
     const bool counts = period->broken > 0 && period->searched - period->broken_at < REMEMBERED;
@@ -73,8 +73,8 @@ static bool is_repeated(struct cecl_period *period, uint64_t end, uint32_t lengt
            part(period, end, length, raised) == part(period, end - length, length, raised);
 }
 
-/* Guesses a period: the distance to the last time that the same GRAM calls came. The guess becomes the candidate if the
- * last two periods of this length are equal. */
+/* Guesses a period: how many calls ago the last GRAM calls came before. The guess becomes the candidate if the last two
+ * periods of this length are equal. */
 static void guess(struct cecl_period *period)
 {
     if (period->searched < GRAM)
@@ -96,7 +96,7 @@ static void guess(struct cecl_period *period)
         period->run += length;
 }
 
-/* Notes that the next call differs from what `candidate` predicts. */
+/* Called when the next call differs from the call `candidate` calls before: the run breaks off. */
 static void break_off(struct cecl_period *period)
 {
     if (period->run >= period->broken || period->searched - period->broken_at >= REMEMBERED) {
@@ -107,8 +107,8 @@ static void break_off(struct cecl_period *period)
     period->run = 0;
 }
 
-/* Takes the candidate as the period. The period may begin with any call that begins a group. Of these calls, the one
- * that gives the smallest hash is chosen, so that the same sequence always gets the same first call. */
+/* Takes the candidate as the period. A period may begin with any call that begins a group. The chosen first call is the
+ * one that gives the smallest hash, so the same sequence always gets the same first call. */
 static void take(struct cecl_period *period)
 {
     const uint32_t length = period->candidate;
@@ -129,8 +129,8 @@ static void take(struct cecl_period *period)
     period->begun = end;
 }
 
-/* Looks at the next call: counts how many calls in a row equal the call `candidate` calls before. Also watches a period
- * that was found: if its repetition breaks off several times, a longer period is searched for. */
+/* Looks at the next call: counts how many calls in a row equal the call `candidate` calls before. If the repetition of
+ * a period that was found breaks off several times, forgets the period and searches for a longer one. */
 static void follow(struct cecl_period *period, uint64_t token)
 {
     const uint32_t length = period->candidate;

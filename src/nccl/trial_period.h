@@ -1,25 +1,24 @@
 /* Finds the period in a sequence of calls. In training, the period is a step. Every rank of a communicator makes the
  * same sequence of collectives, so all ranks find the same period at the same call.
  *
- * Each call is represented by a number, its token. A period is found when the sequence has repeated itself three times,
- * over at least 64 calls. Layers within a step also repeat. So if a shorter repetition broke off before, the new run
- * must be three times as long. Once a period is found, a new period begins whenever the last `length` calls were
- * exactly one period. So a different step, such as an evaluation, is skipped: periods begin again after the next
- * regular step.
+ * Each call is represented by a number, its token. A run is a stretch of calls that repeat with one period. A period is
+ * found when its run is three periods long, and at least 64 calls. Layers within a step also repeat, so if an earlier
+ * run broke off, the new run must be three times as long as that one. Once a period is found, a new period begins
+ * whenever the last `length` calls were exactly one period. So a different step, such as an evaluation, is skipped:
+ * periods begin again after the next regular step.
  *
  * The search looks at CECL_PERIOD_SEARCH calls at once, because a search at each call would cost more. So it finds a
- * period up to CECL_PERIOD_SEARCH - 1 calls later, but at the same call on all ranks.
+ * period up to CECL_PERIOD_SEARCH - 1 calls late, but at the same call on all ranks.
  *
- * This file knows only numbers, and allocates nothing. The time that a call takes does not depend on the
- * length of the period. */
+ * This file knows only numbers, and allocates nothing. A longer period takes no more time for a call. */
 #ifndef CECL_NCCL_TRIAL_PERIOD_H
 #define CECL_NCCL_TRIAL_PERIOD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CECL_PERIOD_SEARCH 32u /* the search comes at calls whose number is a multiple of this */
-#define CECL_PERIOD_MOST 4079  /* calls of the longest period that is found */
+#define CECL_PERIOD_SEARCH 32u /* the search runs at each call whose number is a multiple of this */
+#define CECL_PERIOD_MOST 4079  /* the longest period that can be found, in calls */
 /* room for two of the longest periods, the calls of one search and one more number; a power of two */
 #define CECL_PERIOD_RING 8192
 #define CECL_PERIOD_BASE UINT64_C(0x9e3779b97f4a7c15)
@@ -28,18 +27,18 @@
 /* Starts zeroed. */
 struct cecl_period {
     uint64_t calls;   /* calls so far */
-    uint32_t length;  /* calls of the period; 0: no period was found */
-    uint64_t pattern; /* hash of the calls of a period, beginning where periods begin */
+    uint32_t length;  /* calls in the period; 0: no period was found */
+    uint64_t pattern; /* hash of a period's calls, from the period's first call on */
     uint64_t raised;  /* CECL_PERIOD_BASE to the power of `length` */
     uint64_t begun;   /* how many calls came before the first call of the latest period */
-    /* after cecl_period_next has returned true: whether a whole period has just ended */
+    /* when cecl_period_next returns true: the previous period was whole, and no call came after it */
     bool was_whole;
     /* -- the search -- */
     uint64_t searched;  /* how many calls it has seen */
-    uint32_t candidate; /* the sequence may repeat itself after this many calls; 0: no guess */
-    uint64_t run;       /* how many calls in a row equal the call `candidate` calls before */
-    uint64_t broken;    /* the longest recent run that broke off */
-    uint64_t broken_at; /* the call at which it broke off */
+    uint32_t candidate; /* the guessed period; 0: no guess */
+    uint64_t run;       /* length of the current run, in calls */
+    uint64_t broken;    /* length of the longest recent run that broke off */
+    uint64_t broken_at; /* the call at which that run broke off */
     uint32_t strikes;   /* how many runs in a row were short */
     /* [a call's number modulo the size] hash of all calls before that call */
     uint64_t hashes[CECL_PERIOD_RING]; /* polynomials in CECL_PERIOD_BASE, modulo 2^64 */
@@ -56,7 +55,7 @@ static inline uint64_t cecl_period_token(uint64_t arguments, bool begins_group)
     return arguments << 1 | begins_group;
 }
 
-/* Whether the latest call belongs to the period that began last. If it does not, the next period is overdue. */
+/* Whether the latest call belongs to the latest period. If not, the period has ended and no other has begun. */
 static inline bool cecl_period_is_within(const struct cecl_period *period)
 {
     return period->calls - period->begun <= period->length;

@@ -1,7 +1,7 @@
 /* Only one communicator of a process has a trial at a time, because trials would measure each other's turns.
- * The first communicator that asks gets the reservation. It loses the reservation if it reaches no boundary
- * for a minute and another communicator asks. (A program may use a communicator only while it starts, and
- * never end it.) If its trial goes on after all, two trials run at once, which only makes their times less exact.
+ * The first communicator that asks gets the reservation. If it reaches no boundary for a minute, another communicator
+ * that asks gets the reservation: a program may use a communicator only while it starts, and never end it. If the first
+ * communicator's trial then goes on, two trials run at once, which only makes their times less exact.
  *
  * This file knows no clock and no lock. Times are in ns. */
 #ifndef CECL_NCCL_TRIAL_RESERVATION_H
@@ -15,7 +15,7 @@
 /* Starts zeroed. */
 struct cecl_reservation {
     uint64_t id; /* names the communicator */
-    int holders; /* how many of its ranks in this process hold the reservation */
+    int holders; /* how many of the communicator's ranks in this process hold the reservation */
     int64_t used_ns;
 };
 
@@ -29,7 +29,7 @@ static inline bool cecl_reservation_take(struct cecl_reservation *its, uint64_t 
     return true;
 }
 
-/* Notes that a holder's trial has reached a boundary. */
+/* Notes that the trial of a rank that holds the reservation has reached a boundary. */
 static inline void cecl_reservation_use(struct cecl_reservation *its, uint64_t id, int64_t now_ns)
 {
     if (its->id == id)

@@ -3,7 +3,7 @@
 
 /* an arm is dropped if its periods take more than TOO_LONG times as long as arm 0's */
 #define TOO_LONG 1.25
-/* after so many turns of each arm only arm 0 and the best other arm go on */
+/* after this many turns of each arm only arm 0 and the best other arm go on */
 #define EVEN_TURNS 3u
 
 static uint32_t decision(const struct cecl_trial *trial, uint32_t number)
@@ -20,8 +20,8 @@ void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, u
                      (uint64_t)number << 48 | (ns & (~UINT64_C(0) >> 16)));
 }
 
-/* The time of a period, from the times of all ranks. Returns false while a rank has not published its time. *ns is 0 if
- * a rank could not measure its time. */
+/* The mean of all ranks' times for a period. Returns false while a rank has not published its time. *ns is 0 if a rank
+ * could not measure its time. */
 static bool time_of(const struct cecl_trial *trial, uint32_t sample, double *ns)
 {
     double sum = 0;
@@ -38,7 +38,7 @@ static bool time_of(const struct cecl_trial *trial, uint32_t sample, double *ns)
     return true;
 }
 
-/* The arms of the turns that were decided so far. Returns the number of turns. */
+/* Lists the arms of this trial's turns so far. Returns the number of turns. */
 static uint32_t turns_of(const struct cecl_trial *trial, uint32_t *arms)
 {
     uint32_t count = 0;
@@ -100,7 +100,7 @@ static uint32_t best_of(const struct samples *known, uint32_t alive)
     return best;
 }
 
-/* The arms that are still worth a turn. had: the turns of each arm. */
+/* The arms that still get turns. had: how many turns each arm has had. */
 static uint32_t alive_of(const struct cecl_trial *trial, const struct samples *known,
                          const uint32_t *had)
 {
@@ -115,8 +115,8 @@ static uint32_t alive_of(const struct cecl_trial *trial, const struct samples *k
     return are_even && base > 0 ? 1 | UINT32_C(1) << best_of(known, alive) : alive;
 }
 
-/* The next arm, one with the fewest turns so far. -1: the trial is over, because only arm 0 is left or there is no room
- * for another round. */
+/* The arm of the next turn: one of those with the fewest turns so far. -1: there is no next turn, because only arm 0 is
+ * left, or because another round would exceed CECL_TRIAL_TURNS. */
 static int next_arm(const struct cecl_trial *trial, const struct samples *known)
 {
     uint32_t arms[CECL_TRIAL_TURNS], had[CECL_VERDICT_ARMS] = {0}, nalive = 0, fewest = ~0u;
@@ -146,7 +146,7 @@ static int next_arm(const struct cecl_trial *trial, const struct samples *known)
 
 uint32_t cecl_trial_next_step(const struct cecl_trial *trial)
 {
-    /* after the verdict was put off, no turn follows, even if another arm seems best now */
+    /* once the verdict was put off, no turn follows, even if another arm seems best now */
     const struct samples known = samples_of(trial);
     const int arm = trial->put_off == 0 ? next_arm(trial, &known) : -1;
     if (arm >= 0)

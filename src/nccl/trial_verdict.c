@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define PAIRS (CECL_VERDICT_SAMPLES * (CECL_VERDICT_SAMPLES - 1) / 2)
-#define DEVIATIONS 2.33 /* standard deviations; the test is one-sided, at 1 % */
+#define DEVIATIONS 2.33 /* number of standard deviations for a one-sided test at 1 % */
 
 static int by_value(const void *a, const void *b)
 {
@@ -22,7 +22,7 @@ static double median_of(double *values, size_t count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-/* By what fraction each period is longer than the one before it. */
+/* The drift: the fraction by which each period is longer than the one before it. */
 static double drift_of(const struct cecl_sample *samples, size_t count)
 {
     double slopes[PAIRS];
@@ -64,8 +64,8 @@ static double square_root(double value)
     return root;
 }
 
-/* Whether the lower end of the interval of the gains is above zero. `gains` are sorted. If each arm has fewer than five
- * times, the interval has no lower end, so the result is false. */
+/* Whether the lower end of the gains' interval is above zero. `gains` are sorted. If both arms have fewer than five
+ * times, the interval has no lower end, and the result is false. */
 static bool is_clear(const double *gains, size_t nbase, size_t ntimes)
 {
     const double pairs = (double)nbase * (double)ntimes;
