@@ -1,4 +1,4 @@
-/* Which ranks are outside (out of place), as a rank learns it where ranks differ. */
+/* Tells a rank which ranks are outside, for calls in which ranks may differ in being in place. */
 #ifndef CECL_TEST_LEARN_OUTSIDE_H
 #define CECL_TEST_LEARN_OUTSIDE_H
 
@@ -6,8 +6,8 @@
 
 #include "plan/plan.h"
 
-/* Sets the members of `part` that hold this. `in_place`: bit r % 64 for rank r. `part` then
- * points to `words`. No effect on other kinds of calls. */
+/* Sets the members of `part` that say which ranks are outside; `part` then points to `words`. `in_place`: bit r % 64
+ * for rank r. No effect on other kinds of calls. */
 static inline void learn_outside(struct cecl_part *part, uint64_t in_place,
                                  uint64_t words[CECL_MAX_RANKS / 64])
 {

@@ -1,4 +1,4 @@
-/* The main of test programs that mostly wait (CMakeLists.txt names them). */
+/* The main of test programs that mostly wait (named in CMakeLists.txt). */
 #include "with_cmocka.h"
 
 int main(void)

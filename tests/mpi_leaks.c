@@ -1,7 +1,6 @@
-/* Under the leak sanitizer, Open MPI's own leaks are not reported as cecl's. It keeps what it allocates in these calls.
- * And it unloads its modules when it ends: stacks of what they had allocated have no names then, so leaks are searched
- * before. Programs get these functions in place of MPI's own, which MPI also has as PMPI_*.
- * What a program leaks after MPI_Finalize is not found. */
+/* Keeps the leak sanitizer from reporting Open MPI's own leaks. What Open MPI allocates in these calls is no leak. When
+ * it ends, it unloads its modules, after which stacks of their allocations have no names, so leaks are searched before;
+ * what a program leaks after MPI_Finalize is not found. These functions replace MPI's, which MPI also has as PMPI_*. */
 #include <mpi.h>
 #include <sanitizer/lsan_interface.h>
 
@@ -32,6 +31,6 @@ int MPI_Intercomm_create(MPI_Comm local, int leader, MPI_Comm both, int other, i
 
 int MPI_Finalize(void)
 {
-    __lsan_do_leak_check(); /* ends the process if there are any; no further search is made at its end */
+    __lsan_do_leak_check(); /* ends the process if there are any; no second search follows */
     return PMPI_Finalize();
 }

@@ -1,4 +1,4 @@
-/* Ranks of a unit test that are its threads: their exchange, and their mesh. A test defines RANKS before it includes this
+/* Ranks of a unit test that are threads: their exchange, and their mesh. A test defines RANKS before it includes this
  * file. */
 #ifndef CECL_TESTS_OOB_THREADS_H
 #define CECL_TESTS_OOB_THREADS_H
@@ -38,7 +38,7 @@ static inline ceclResult_t oob_threads_gather(struct cecl_oob *oob, const void *
     return ceclSuccess;
 }
 
-/* Used once: `all` must be OOB_THREADS_NONE before. */
+/* `all` can be used once: it must be OOB_THREADS_NONE before. */
 static inline struct cecl_oob oob_of_thread(struct oob_threads *all, int nranks, int rank,
                                             int64_t timeout_ms)
 {
@@ -50,7 +50,7 @@ static inline struct cecl_oob oob_of_thread(struct oob_threads *all, int nranks,
                              .allgather = oob_threads_gather};
 }
 
-/* Makes the mesh and connects it, as an init does. */
+/* Makes the mesh and connects it, as a communicator's init does. */
 static inline ceclResult_t open_mesh(struct cecl_oob *oob, int64_t timeout_ms,
                                      struct cecl_mesh **out)
 {
@@ -106,7 +106,7 @@ static inline void await_all(ceclResult_t result)
     }
 }
 
-/* All ranks run this, and succeed. */
+/* Runs this on all ranks, where it must succeed. */
 static inline void all_run(void *(*run)(void *))
 {
     for (int r = 0; r < RANKS; r++)
@@ -121,7 +121,7 @@ static inline void make_group(int64_t join_ms)
         ranks[r] = (struct rank){.index = r, .oob = oob_of_thread(&oobs, RANKS, r, join_ms)};
 }
 
-/* Opens the mesh with a time limit for joining and another for later exchanges. */
+/* Opens the mesh with one time limit for joining and another one for later exchanges. */
 static inline void open_with(int64_t join_ms, int64_t timeout_ms)
 {
     patience_ms = timeout_ms;

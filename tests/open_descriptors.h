@@ -1,5 +1,4 @@
-/* Counts the descriptors that this process has open. The count includes a constant number for the
- * folder itself, so only compare counts of the same process. */
+/* How many descriptors this process has open, plus a constant: compare such counts only with each other. */
 #ifndef CECL_TESTS_OPEN_DESCRIPTORS_H
 #define CECL_TESTS_OPEN_DESCRIPTORS_H
 

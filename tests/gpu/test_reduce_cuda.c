@@ -1,11 +1,10 @@
-/* Reductions on a GPU give the same bits as on the host (tests/unit/test_reduce_host.c checks the
- * host's): every type and operation, any alignment, both kernels, any number of SMs, one or
- * several destinations. They write nothing else. They signal and wait for the flags before and
- * after them. The test needs one GPU, with the host as the peers. With a second GPU, results and
- * flags also lie there. (Random reductions of the multi-rank tests read peers' memory.)
+/* Reductions on a GPU give the same bits as on the host (tests/unit/test_reduce_host.c checks the host's): every type
+ * and operation, any alignment, both kernels, any number of SMs, one or several destinations. They write nothing else.
+ * They signal and wait for the flags before and after them. One GPU is enough, with the host as the peers; results and
+ * flags also lie on a second GPU if there is one. (Random reductions of the multi-rank tests read peers' memory.)
  *
- * CECL_TEST_SHORT=1: only a few sizes, and no kernel waits for something that comes after its
- * launch, because tools that observe kernels may require that. */
+ * CECL_TEST_SHORT=1: only a few sizes, and no kernel waits for something that comes after its launch, because tools
+ * that observe kernels may delay that until the kernel has ended. */
 #include "../reduce_inputs.h"
 #include "cuda_fixture.h"
 
@@ -13,8 +12,8 @@
 #define ROOM (512 << 10) /* bytes of a buffer */
 #define MARGIN 256       /* guard bytes before and after dst */
 #define GUARD 0x5a
-#define ALSO 3      /* further destinations */
-#define SHORT_S 280 /* under a tool that observes kernels */
+#define ALSO 3      /* destinations besides dst */
+#define SHORT_S 280 /* time limit under a tool that observes kernels */
 
 /* The buffers on the GPU, and the same bytes on the host. The last one is dst. */
 static unsigned char *device[SOURCES + 1], *here[SOURCES + 1];
@@ -36,8 +35,7 @@ static ceclDataType_t result_type(const struct cecl_reduction *r)
     return r->widens ? ceclFloat32 : r->type;
 }
 
-/* Where each buffer's elements begin: at a multiple of 16, at the same offset from one, or at
- * different offsets. */
+/* Where each buffer's elements begin: at a multiple of 16, at the same offset from one, or at different offsets. */
 enum lie { ALIGNED, ALIKE, DIFFERENT, NLIES };
 static size_t offset_of(enum lie lie, int buffer, ceclDataType_t type)
 {
@@ -137,7 +135,7 @@ TEST(sums_that_widen_give_the_hosts_bits)
     }
 }
 
-/* Of each number of ranks, because scales and divisors differ. */
+/* With each number of ranks, because scales and divisors differ. */
 TEST_IF(is_short(), averages_of_the_largest_numbers_are_the_hosts_and_finite, NULL, NULL)
 {
     static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16, ceclFloat32, ceclFloat64};
@@ -214,8 +212,6 @@ TEST_IF(!is_short(), as_many_sources_as_are_promised, NULL, NULL)
         gpu_gives(&r, SOURCES, expected, ALIGNED);
 }
 
-/* ---- ways: all kernels, with one block and with several */
-
 static const struct way {
     const char *name;
     uint8_t kernel;
@@ -231,8 +227,7 @@ static const struct way {
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
-/* Computes fp32 sums of the data in `here` into `expected`. Returns the arguments for the same
- * sums on the GPU. */
+/* Computes fp32 sums of the data in `here` into `expected`. Returns the arguments for the same sums on the GPU. */
 static struct cecl_reduction reduction_by(const struct way *way, uint64_t count, const void **src,
                                           void *expected)
 {
@@ -270,7 +265,7 @@ TEST(every_place_gets_the_hosts_bits)
             const size_t bytes = counts[c] * sizeof(float);
             for (r.nalso = 1; r.nalso <= ALSO; r.nalso++) {
                 for (int a = 0; a < ALSO; a++) {
-                    /* the last one has another alignment: no vectors fit all */
+                    /* the last destination has another alignment, so no vectors fit all */
                     also[a] = extra[a] + offset_of(ways[w].lie, SOURCES, ceclFloat32) +
                               (a == 2 ? sizeof(float) : 0);
                     must_cuda(cudaMemcpy(extra[a], here[SOURCES], ROOM, cudaMemcpyDefault));
@@ -295,7 +290,7 @@ TEST(every_place_gets_the_hosts_bits)
         must_cuda(cudaFree(extra[a]));
 }
 
-/* As in an in-place all-reduce, the result goes to the places of all sources. */
+/* The result replaces all sources, as in an in-place all-reduce. */
 static void replaces_its_sources(struct cecl_reduction r, enum lie lie)
 {
     static unsigned char expected[ROOM];
@@ -387,7 +382,7 @@ static struct cecl_meeting meeting_of(uint32_t does, uint32_t base)
                                  .done_value = 77};
 }
 
-/* All peers except the first `but` reach the barrier. */
+/* All peers except `but` of them reach the barrier. */
 static void peers_come(uint32_t value, int but)
 {
     for (int i = but; i < PEERS; i++)
@@ -425,8 +420,7 @@ static bool stream_ends_within(cudaStream_t which, int ms)
     return cudaStreamQuery(which) == cudaSuccess;
 }
 
-/* On failure, releases all waits of the kernel before the test fails, because nothing else would
- * end it. */
+/* If the condition is false, ends all waits of the kernel before the test fails, because nothing else would. */
 #define or_release(condition, base) \
     do { \
         if (!(condition)) { \
@@ -468,8 +462,7 @@ static void dst_is_guarded(void)
     must_cuda(cudaDeviceSynchronize());
 }
 
-/* A whole meeting. Sources get their real data only after the kernel has started to wait for
- * peers. */
+/* A whole meeting. Sources get their real data only after the kernel has begun to wait for peers. */
 static void a_kernel_meets(const struct way *way, uint32_t base)
 {
     static unsigned char expected[ROOM];
@@ -518,7 +511,7 @@ TEST_IF(!is_short(), a_reduction_sends_and_awaits_the_flags_around_it, NULL, NUL
     }
 }
 
-/* What is not requested is not done. This kernel never waits: its words are set before. */
+/* The kernel does what `does` says, and nothing else. It never waits: its words are set before. */
 static void a_kernel_does(const struct way *way, uint32_t does, bool ended)
 {
     static unsigned char expected[ROOM];
@@ -555,8 +548,7 @@ TEST(a_meeting_is_as_much_as_is_asked_for)
             a_kernel_does(&ways[w], does, false);
 }
 
-/* A communicator that has failed: peers get no more words from it, its own waits end, and `done`
- * is set. */
+/* A communicator has failed: its kernels write no more words to peers, end their own waits, and set `done`. */
 TEST(a_word_silences_it)
 {
     fill(ceclFloat32, 32);
@@ -565,7 +557,7 @@ TEST(a_word_silences_it)
             a_kernel_does(&ways[w], does, true);
 }
 
-/* Runs a hundred kernels in a row: each must find the counter of blocks reset. */
+/* A hundred kernels in a row: each must find the count of blocks that are left at 0. */
 TEST_IF(!is_short(), meetings_follow_each_other, NULL, NULL)
 {
     const void *src[SOURCES];
@@ -586,7 +578,7 @@ TEST_IF(!is_short(), meetings_follow_each_other, NULL, NULL)
     assert_int_equal(blocks_left(), 0);
 }
 
-/* ---- with a second GPU: memory there, which both GPUs access, and a stream of it */
+/* ---- with a second GPU: memory there that both GPUs access, and a stream of it */
 
 static unsigned char *there, *out;
 static uint32_t (*told)[2]; /* the words of two ranks: rank 1 reads told[1][0] */
@@ -619,7 +611,6 @@ static void close_there(void)
     must_cuda(cudaSetDevice(0));
 }
 
-/* Rank 1 waits for the word of `round`. */
 static struct cecl_meeting waits_for(uint32_t round)
 {
     return (struct cecl_meeting){.does = CECL_MEET_WAIT_FIRST,
@@ -655,15 +646,16 @@ static void all_was_there(const struct way *way, const struct cecl_reduction *ta
         fail_msg("%s, round %u: the word came before all data", way->name, round);
 }
 
-/* Ends the wait, whatever the result. */
+/* Ends the wait, also after a failure. */
 static void all_is_told(uint32_t round)
 {
     (void)!cudaMemcpy(&told[1][0], &round, sizeof(round), cudaMemcpyDefault);
     must_cuda(cudaStreamSynchronize(stream_there));
 }
 
-/* GPU 1 waits in a kernel for GPU 0's word, which comes after GPU 0's data. The kernel sends the word, or a copy that
- * follows it: on another stream of GPU 0, after an event. In every second round, the links are full. */
+/* GPU 1 waits in a kernel for GPU 0's word, which comes after GPU 0's data. The word is sent by the kernel that wrote
+ * the data, or by a copy after it, on another stream of GPU 0, after an event. In every second round, the links are
+ * full. */
 static void a_told_peer_has_all(bool by_copy, uint64_t count)
 {
     static unsigned char expected[ROOM];
@@ -735,9 +727,8 @@ TEST_IF(!is_short(), a_peer_that_a_copy_told_has_all_of_the_result, NULL, NULL)
     a_told_peer_has_all(true, 100021);
 }
 
-/* A kernel of GPU 0 and a copy engine of GPU `copier` write adjacent bytes of `to` at the same
- * time; `to` is on either GPU, and the boundary is unaligned. No byte is lost, and no other byte
- * is changed. */
+/* A kernel of GPU 0 and a copy engine of GPU `copier` write adjacent bytes of `to` at the same time; `to` is on either
+ * GPU, and the boundary is unaligned. No byte is lost, and no other byte changes. */
 static void side_by_side(uint64_t *x, unsigned char *to, int copier, cudaStream_t copies,
                          const unsigned char *from, uint32_t round)
 {
@@ -801,8 +792,6 @@ TEST_IF(!is_short(), a_kernel_and_a_copy_engine_write_side_by_side, NULL, NULL)
     close_there();
 }
 
-/* ---- both GPUs at once */
-
 #define HALF (4 << 20) /* bytes that each GPU reduces, half of the input */
 
 static struct side {
@@ -865,13 +854,13 @@ static void sides_reduce(uint32_t sms)
         must_cuda(cudaStreamSynchronize(sides[g].stream));
 }
 
-/* If the link is full, writes to a peer queue, and the reads of shared memory wait behind them.
- * The source data must stay in shared memory until then, however long that takes. */
+/* If the link is full, a kernel's writes to a peer queue, and its reads of the tile in shared memory wait behind them.
+ * New data must not replace the tile until then. */
 TEST_IF(!is_short(), a_tile_stays_until_it_was_read, NULL, NULL)
 {
     static const uint32_t sms[] = {8, 16, 32};
     const size_t count = 2 * HALF / sizeof(uint32_t);
-    uint32_t *plain[3] = {NULL, NULL, NULL}; /* the inputs, their sum */
+    uint32_t *plain[3] = {NULL, NULL, NULL}; /* the two inputs, and their sum */
     uint32_t *got = NULL;
     struct crowd crowd;
     bool has = false;

@@ -1,11 +1,9 @@
-/* Small collectives by one kernel on each GPU (sm/small.h): every type and operation gives the
- * host's bits, blocks arrive whole at any alignment, calls follow each other without a pause, a
- * kernel does everything that its meeting requests, and waits end. One process uses as many GPUs
- * as the first argument says (default 2).
+/* Small collectives by one kernel on each GPU (sm/small.h): every type and operation gives the host's bits, blocks
+ * arrive whole at any alignment, calls follow each other without a pause, a kernel does everything that its meeting
+ * requests, and waits end. One process uses as many GPUs as the first argument says (default 2).
  *
- * CECL_TEST_SHORT=1: only a few sizes, and one kernel at a time, because tools that observe
- * kernels may run them so. Each rank's kernel except the last one sends, waits in vain for a
- * moment, and is launched again. */
+ * CECL_TEST_SHORT=1: only a few sizes, and one kernel at a time, because tools that observe kernels may run them so.
+ * Each rank's kernel but the last one sends, waits in vain for a moment, and is launched again. */
 #include "../reduce_inputs.h"
 #include "cuda_fixture.h"
 #include "sm/small.h"
@@ -15,7 +13,7 @@
 #define ROOM (MOST * SLOT + 4096) /* bytes of a buffer */
 #define MARGIN 256                /* guard bytes before and after recv */
 #define GUARD 0x5a
-#define SHORT_S 280 /* under a tool that observes kernels */
+#define SHORT_S 280 /* time limit under a tool that observes kernels */
 
 static int n = 2;
 static cudaStream_t streams[MOST];
@@ -23,16 +21,16 @@ static unsigned char *slots[MOST], *send[MOST], *recv[MOST];
 static unsigned char *inputs[MOST], *result; /* the same bytes on the host, and bytes copied back */
 static uint32_t *words[MOST];                /* pinned: end, late */
 static uint32_t epoch = 1;
-static bool is_counted; /* like captured calls, calls keep their call count in a word on the GPU */
+static bool is_counted; /* as captured calls do, calls count themselves in a word on the GPU */
 static uint32_t *numbers[MOST];
 
-/* Words that kernels write in a meeting, if they have one: rows [rank][sender]. */
+/* Words that kernels write in a meeting: rows [rank][sender]. */
 #define ROW 16
 static uint32_t (*rows)[ROW], *done;  /* pinned */
 static uint32_t *leaving[MOST];       /* on the GPU */
-static uint64_t (*told_numbers)[ROW]; /* pinned: what numbered calls tell, rows [rank][sender] */
+static uint64_t (*told_numbers)[ROW]; /* pinned: what counted calls tell, rows [rank][sender] */
 #define NUMBER 7                      /* of a captured call */
-static uint32_t told;                 /* the words' value; 0: no meeting */
+static uint32_t told;                 /* the value of a meeting's words; 0: no meeting */
 
 static int all_open(void **state)
 {
@@ -66,7 +64,7 @@ static int all_open(void **state)
     return 0;
 }
 
-/* The number of the next call. No kernel may be running. */
+/* `next` is the number of the next call. No kernel may be running. */
 static void set_epoch(uint32_t next)
 {
     const uint32_t before = next - 1;
@@ -104,7 +102,7 @@ static bool has_blocks(const struct cecl_small *s)
     return s->kind == CECL_SMALL_ALL_TO_ALL || s->kind == CECL_SMALL_REDUCE_SCATTER;
 }
 
-/* Offsets of a rank's input and of its result from the start of the buffer, in place. */
+/* Offsets of a rank's input and of its result from the buffer's start, in place. */
 static size_t input_within(const struct cecl_small *s, int g)
 {
     return s->kind == CECL_SMALL_ALL_GATHER ? (size_t)g * s->bytes : 0;
@@ -130,7 +128,7 @@ static struct cecl_meeting meeting_of(int g)
                                  .done_value = told + 1};
 }
 
-/* One rank's part of a call; its buffers begin at offset `lie` bytes. */
+/* Enqueues one rank's part of a call; its buffers begin at offset `lie` bytes. */
 static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
 {
     const struct cecl_meeting meeting = meeting_of(g);
@@ -156,9 +154,8 @@ static void enqueue(int g, struct cecl_small s, size_t lie, bool in_place)
     must(cecl_small_cuda(streams[g], &s));
 }
 
-/* Runs all ranks' parts of a call so that no kernel needs another one at the same time: what a
- * rank sends has arrived when its kernel ends. The last rank finds all data of the others when it
- * starts. */
+/* Runs all ranks' parts of a call one after the other. What a rank sends has arrived when its kernel ends, so the last
+ * rank finds all data of the others when it starts. */
 static void run_one_by_one(struct cecl_small s, size_t lie, bool in_place)
 {
     struct cecl_small hasty = s;
@@ -166,7 +163,7 @@ static void run_one_by_one(struct cecl_small s, size_t lie, bool in_place)
     for (int g = 0; g < n - 1; g++) {
         enqueue(g, hasty, lie, in_place);
         must_cuda(cudaStreamSynchronize(streams[g]));
-        assert_in_range(words[g][1], 2 + g, n); /* 1 + a later rank */
+        assert_in_range(words[g][1], 2 + g, n); /* 1 + the rank that was missing, a later one */
         words[g][1] = 0;
     }
     for (int k = 0; k < n; k++) {
@@ -198,7 +195,7 @@ static void expect(const struct cecl_small *s, int g, size_t lie, bool in_place,
     }
     if (!reduces(s))
         return;
-    if (in_place && has_blocks(s)) /* the rest of the input stays */
+    if (in_place && has_blocks(s)) /* the rest of the input stays as it is */
         memcpy(out, inputs[g] + lie, (size_t)n * s->bytes);
     const struct cecl_reduction r = {.dst = out + result_within(s, g, in_place),
                                      .src = src,
@@ -271,8 +268,8 @@ TEST(a_reduce_scatter_of_every_type_and_operation_gives_the_hosts_bits)
     reductions_give_the_hosts_bits(CECL_SMALL_REDUCE_SCATTER);
 }
 
-/* Sizes around a thread's unit, around one, two and three vectors for each thread of a warp,
- * around blocks of 4 and of 7 warps, and around a slot. All are whole floats. */
+/* Sizes around a thread's unit, around one, two and three vectors for each thread of a warp, around blocks of 4 and of
+ * 7 warps, and around a slot. All are whole floats. */
 static const size_t edges[] = {4,    44,   48,    52,    508,   512,   516,      1020, 1024,
                                1028, 1532, 1536,  1540,  3068,  3072,  3076,     6140, 6144,
                                6148, 8192, 10748, 10752, 10756, 36868, SLOT - 4, SLOT};
@@ -326,7 +323,7 @@ TEST_IF(!is_short(), blocks_around_edges_arrive_whole, NULL, NULL)
     fill(ceclUint8, 79);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t i = 1; i < EDGES - 1; i++)
-            for (size_t more = 0; more < 3; more++) /* one byte less, and more */
+            for (size_t more = 0; more < 3; more++) /* up to one byte less, or more */
                 ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
                                                                .bytes = edges[i] - 1 + more},
                                            more, i % 2 != 0);
@@ -345,8 +342,8 @@ TEST(blocks_arrive_whole_at_any_alignment)
                         lie, in_place != 0);
 }
 
-/* In place, so that a call's result is the input of the next. After k sums of ones, the values
- * are n^k; data of an earlier call would show as another number. */
+/* In place, so that a call's result is the next call's input. After k sums of ones, all values are n^k; data of an
+ * earlier call would show as another number. */
 TEST_IF(!is_short(), calls_follow_each_other_without_a_pause, NULL, NULL)
 {
     enum { COUNT = 4096, CALLS = 30, TURNS = 300 }; /* doubles are exact up to 8^20 */
@@ -361,7 +358,7 @@ TEST_IF(!is_short(), calls_follow_each_other_without_a_pause, NULL, NULL)
         for (int c = 0; c < CALLS; c++, epoch++) {
             struct cecl_small call = s;
             call.bytes = sizeof(host);
-            if (c % 3 == 1) /* fewer lines, and no change */
+            if (c % 3 == 1) /* a call that uses fewer lines, and changes no value */
                 call = (struct cecl_small){.kind = CECL_SMALL_ALL_GATHER,
                                            .bytes = sizeof(host) / (size_t)n / 16 * 16};
             for (int k = 0; k < n; k++)
@@ -388,7 +385,7 @@ static void slots_set(int byte)
     }
 }
 
-/* Epochs wrap to 0, the value of zeroed slots. By then, the slots hold other values. */
+/* Epochs wrap to 0, which is the value of zeroed slots, so the slots get other values before. */
 TEST_IF(!is_short(), epochs_may_wrap_around, NULL, NULL)
 {
     const uint32_t before = epoch;
@@ -404,7 +401,7 @@ TEST_IF(!is_short(), epochs_may_wrap_around, NULL, NULL)
     set_epoch(before);
 }
 
-/* The calls are so small that they use few of the lines. */
+/* The calls are so small that each uses few of the lines. */
 TEST_IF(!is_short(), all_lines_are_renewed_by_and_by, NULL, NULL)
 {
     const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
@@ -426,8 +423,6 @@ TEST_IF(!is_short(), all_lines_are_renewed_by_and_by, NULL, NULL)
     slots_set(0);
 }
 
-/* ---- meetings */
-
 /* The next calls have a meeting, whose words have this value. */
 static void meet(uint32_t value)
 {
@@ -436,8 +431,8 @@ static void meet(uint32_t value)
     memset(done, 0, MOST * sizeof(*done));
 }
 
-/* Checks that ranks [first, n) have written their words to all peers (or none), and that their
- * kernels have ended and set `done`. */
+/* Ranks [first, n) must have written their words to all peers (or none), and their kernels must have ended and set
+ * `done`. */
 static void meetings_ended(int first, bool told_peers)
 {
     for (int g = first; g < n; g++) {
@@ -476,7 +471,7 @@ static int count_calls(void **state)
     return 0;
 }
 
-/* All ranks got the words of the last call, which has ended. */
+/* Checks that the last call has ended, and that its words came to all ranks. */
 static int stop_counting(void **state)
 {
     for (int g = 0; g < n; g++) {
@@ -501,8 +496,7 @@ TEST_AGAIN_IF(!is_short(), epochs_may_wrap_around, count_calls, stop_counting)
 TEST_AGAIN_IF(!is_short(), all_lines_are_renewed_by_and_by, count_calls, stop_counting)
 TEST_AGAIN_IF(!is_short(), calls_follow_each_other_without_a_pause, count_calls, stop_counting)
 
-/* The end word is set before the kernels begin: they send nothing, write no words, and still
- * end. */
+/* The end word is set before the kernels begin: they send nothing, write no words, and end. */
 TEST(kernels_that_begin_after_the_end_tell_nothing)
 {
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++) {
@@ -525,7 +519,7 @@ TEST(kernels_that_begin_after_the_end_tell_nothing)
     told = 0;
 }
 
-/* Rank 0 does not come. Afterwards, the slots are unusable. */
+/* Rank 0 does not come. The slots are unusable afterwards. */
 static void waits_end(uint64_t timeout_ns, size_t bytes)
 {
     const bool long_wait = timeout_ns > UINT64_C(1000000000);
@@ -566,7 +560,7 @@ TEST_IF(!is_short(), a_wait_ends_by_its_word, NULL, NULL)
     waits_end(UINT64_C(100000000000), SLOT);
 }
 
-/* tests/unit/test_small_host.c has all that is refused. */
+/* tests/unit/test_small_host.c has the other refusals. */
 TEST_IF(!is_short(), what_cannot_be_is_refused, NULL, NULL)
 {
     const struct cecl_small s = {.nranks = 2, .bytes = SLOT + 16, .slot_bytes = SLOT};

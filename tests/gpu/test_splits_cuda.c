@@ -1,7 +1,6 @@
-/* Calls by splits in device memory, by kernels (sm/splits.h): random splits between 2 to 8 ranks
- * give the results of a plain model; large rows, at any alignment, and the largest number of SMs.
- * The ranks' kernels run one after the other on one GPU, because no kernel waits for another. And
- * sums of rows by kernels (sm/sums.h), with any number of SMs.
+/* Calls by splits in device memory, by kernels (sm/splits.h): random splits among 2 to 8 ranks give the results of a
+ * plain model; large rows, any alignment, and the largest number of SMs. The ranks' kernels run one after the other on
+ * one GPU, because no kernel waits for another. Also sums of rows by kernels (sm/sums.h), with any number of SMs.
  *
  * CECL_TEST_SHORT=N: only N random splits of each kind, for tools that observe kernels. */
 #include "../splits_model.h"
@@ -112,7 +111,7 @@ TEST(no_rows_move_between_ranks_with_other_sizes)
     model_odd_line(&model, memory, enqueue, meet);
 }
 
-/* For rows of whole vectors and others. */
+/* Rows of whole vectors, and other rows. */
 TEST(sums_of_rows_have_the_hosts_bits)
 {
     static unsigned char got[sizeof(rows->sums)];

@@ -1,7 +1,6 @@
-/* Properties that only a communicator on GPUs has: calls that are not zero SM do not finish while
- * every SM is held; leaks. (bench/cecl_zerosm and its test
- * zero_sm_cases show that zero-SM calls finish while every SM is held.) One process has one rank
- * for each GPU. A single thread makes all calls, because none of them blocks the host. */
+/* Properties that only a communicator on GPUs has: calls that are not zero SM do not finish while every SM is held;
+ * leaks. (bench/cecl_zerosm and its test zero_sm_cases show that zero-SM calls do finish.) One process has one rank for
+ * each GPU. A single thread makes all calls, because none of them blocks the host. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
@@ -49,7 +48,7 @@ static void close_all(void)
     }
 }
 
-/* One collective of these tests; if in place, an all-gather. */
+/* One collective of these tests. In place, it is an all-gather. */
 struct shape {
     ceclOp_t op;
     bool in_place;
@@ -73,7 +72,6 @@ static unsigned char byte_of(int rank, size_t i, unsigned seed)
     return (unsigned char)((i * 2654435761u + (unsigned)rank * 40503u + seed) >> 7);
 }
 
-/* Writes new inputs, and poison elsewhere. */
 static void fill(const struct shape *shape, unsigned seed)
 {
     const size_t bytes = block * (size_t)blocks_of(shape);
@@ -165,9 +163,9 @@ static ceclExplanation_t explain(const struct shape *shape)
     return e;
 }
 
-/* The counter-test: a call whose explanation says that it needs an SM waits for one. Without this
- * test, the cases of cecl_zerosm would prove nothing. If it fails, the driver runs local copies on a
- * copy engine: see docs/decisions/0003. */
+/* The counter-test: a call waits for an SM if its explanation says that it needs one. Otherwise the cases of
+ * cecl_zerosm would prove nothing. If this test fails, the driver runs local copies on a copy engine: see
+ * docs/decisions/0003. */
 TEST(local_copies_wait_for_an_sm)
 {
     const struct shape *shape = &exchange_out_of_place;
@@ -215,7 +213,7 @@ static void *share(void *argument)
     return NULL;
 }
 
-/* Each rank needs a thread to share its window. */
+/* Every rank needs a thread, because a rank that shares its window waits for the others. */
 static void share_all(void)
 {
     pthread_t threads[MAX_GPUS];
@@ -279,7 +277,7 @@ TEST(puts_gets_and_signals_need_no_sm)
     unsetenv("CECL_SM_POLICY");
     share_all();
     fill(&gather_in_place, 31);
-    put_all(); /* once before, so that nothing is set up while SMs are held */
+    put_all(); /* once before, so that all setup is done when SMs are held */
     check(&gather_in_place, 31);
     fill(&gather_in_place, 32);
     hold_all();
@@ -308,7 +306,7 @@ static cudaGraph_t end_capture(int g)
     return captured;
 }
 
-/* Refused while the thread captures on any GPU. */
+/* CUDA refuses this while the thread captures on any GPU. */
 static cudaGraphExec_t instantiate(int g, cudaGraph_t captured)
 {
     cudaGraphExec_t graph;
@@ -318,7 +316,7 @@ static cudaGraphExec_t instantiate(int g, cudaGraph_t captured)
     return graph;
 }
 
-/* Each GPU's stream captures its rank's call; one thread makes all calls, in a group. */
+/* Each GPU's stream captures its rank's call. One thread makes all calls, in a group. */
 static void capture_calls(const struct shape *shape, cudaGraphExec_t graphs[MAX_GPUS])
 {
     cudaGraph_t captured[MAX_GPUS];
@@ -365,7 +363,7 @@ static void each_launch_needs_no_sm(const struct shape *shape)
     for (int g = 0; g < gpus; g++)
         assert_int_equal(cudaGraphExecDestroy(graphs[g]), cudaSuccess);
     fill(shape, 8);
-    call_all(shape); /* still usable */
+    call_all(shape); /* the communicators can still be used */
     check(shape, 8);
     close_all();
 }
@@ -375,7 +373,7 @@ TEST(a_captured_gather_is_zero_sm_in_each_launch)
     each_launch_needs_no_sm(&gather_in_place);
 }
 
-/* The copies of such a batch are two chains of the graph. */
+/* The copies of a large batch are two chains of the graph. */
 TEST(a_captured_call_with_large_batches_is_zero_sm_in_each_launch)
 {
     const size_t before = block;

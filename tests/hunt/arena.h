@@ -1,5 +1,4 @@
-/* What the processes of a run share, and how ranks meet. A seat is a rank's number at the start of the run.
- * Some ranks die. */
+/* What the processes of a run share. A seat is a rank's number at the start of the run. */
 #ifndef CECL_TEST_HUNT_ARENA_H
 #define CECL_TEST_HUNT_ARENA_H
 
@@ -33,11 +32,11 @@ struct run {
 };
 
 struct arena {
-    _Atomic int arrived[SEATS]; /* meeting points that the seat's rank has reached */
+    _Atomic int arrived[SEATS]; /* how many meeting points the seat's rank has reached */
     _Atomic int dead[SEATS];    /* the seat's process was reaped */
     /* [hunt][0]: the hunt's calls have begun; [hunt][1]: its shrink has begun */
     _Atomic int begun[HUNTS][2];
-    /* by seat, with a bit for each team: the team's communicator failed; its group was refused */
+    /* by seat, a bit for each team: its communicator has failed; a group with its calls was refused */
     _Atomic uint32_t failed[SEATS], bound[SEATS];
     unsigned char shared[256]; /* data that rank 0 sends to all ranks */
     _Atomic int excused,
@@ -45,7 +44,6 @@ struct arena {
     const char *_Atomic doing[SEATS];
 };
 
-/* Draws a run from its seed. */
 void run_draw(struct run *run, uint64_t seed);
 /* Runs the rank in `seat`. Does not return. */
 _Noreturn void life_run(const struct run *run, struct arena *arena, int seat);

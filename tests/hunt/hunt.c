@@ -1,11 +1,11 @@
-/* kill_hunt: runs in which ranks are killed amid random calls of all kinds. The survivors must get no wrong
- * byte from a successful call, learn of the deaths, make new communicators, and continue.
+/* kill_hunt: runs in which ranks are killed during random calls of all kinds. The survivors must get no wrong byte from
+ * a successful call, learn of the deaths, make new communicators, and continue.
  *
- *     kill_hunt [--runs N] [--seed S] [--jobs J]
+ *    kill_hunt [--runs N] [--seed S] [--jobs J]
  *
- * A run has 2 to 8 ranks on the host device. Run i has seed S + i - 1; the number of ranks, their settings,
- * the calls and who is killed when follow from the seed. Timing does not follow from the seed: a failed run
- * may pass when it is repeated. */
+ * A run has 2 to 8 ranks on the host device. Run i has seed S + i - 1, which decides the number of ranks, their
+ * settings, the calls, and who is killed when. Timing does not follow from the seed: a failed run may pass when it is
+ * repeated. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -15,8 +15,6 @@
 
 #define RUN_SECONDS 180.0 /* a run that takes longer counts as hung */
 #define LONGEST_US 16     /* a kill is delayed by at most 2 to the power of this, in us */
-
-/* ---- drawing */
 
 static uint64_t next(uint64_t *x)
 {
@@ -54,8 +52,6 @@ void run_draw(struct run *run, uint64_t seed)
         }
     }
 }
-
-/* ---- leading a run, in a separate process */
 
 struct lead {
     struct run run;
@@ -102,7 +98,7 @@ static void kill_all(struct lead *lead)
             kill(lead->ranks[s], SIGKILL);
 }
 
-/* Whether it is time to kill the rank in this seat. */
+/* Whether a hunt with this seat as a victim has begun, so that a death is as planned. */
 static bool was_killed(const struct lead *lead, int seat)
 {
     for (int h = 0; h < lead->run.count; h++)
@@ -131,7 +127,7 @@ static void reap(struct lead *lead)
     }
 }
 
-/* Ends a run that has failed: prints the failure once. */
+/* Prints why the run has failed, and kills its ranks. Only the first call does so. */
 static void give_up(struct lead *lead, const char *why)
 {
     if (lead->gave_up)
@@ -208,9 +204,7 @@ static _Noreturn void lead_run(uint64_t seed, struct tally *tally)
     _exit(lead.failed);
 }
 
-/* ---- the program */
-
-/* Waits for a run in progress. Returns whether it failed. */
+/* Waits until a run has ended. Returns whether it failed. */
 static int await_run(void)
 {
     int status;

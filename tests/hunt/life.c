@@ -1,5 +1,5 @@
-/* The life of a rank: bursts of calls, in some of which ranks are killed. After such a burst the survivors
- * agree which communicators have failed, make new ones from them, and continue. */
+/* The life of a rank: bursts of calls, in some of which ranks are killed. After such a burst the survivors agree which
+ * communicators have failed, make new ones of them, and continue. */
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -10,8 +10,8 @@
 static struct {
     const struct run *run;
     struct arena *arena;
-    int seat, points;      /* `points`: number of meeting points that this rank has reached */
-    int seats[SEATS];      /* by rank, of the survivors */
+    int seat, points;      /* `points`: meeting points that this rank has reached */
+    int seats[SEATS];      /* each survivor's seat, by its rank */
     ceclComm_t home;       /* the communicator of all survivors */
     ceclComm_t old[TEAMS]; /* failed communicators that this rank ends later */
     int nold;
@@ -19,8 +19,6 @@ static struct {
 } life;
 
 #define DOING(text) atomic_store(&life.arena->doing[life.seat], text)
-
-/* ---- meeting */
 
 /* A barrier of all survivors. */
 static void meet(void)
@@ -50,7 +48,7 @@ static bool is_victim(const struct hunt *hunt, int seat)
     return false;
 }
 
-/* Returns once the victims [first, end) are dead. The victims themselves wait here until they are killed. */
+/* Returns once the victims [first, end) are dead. A victim stays here until it is killed. */
 static void await_deaths(const struct hunt *hunt, int first, int end)
 {
     for (int i = first; i < end; i++) {
@@ -61,11 +59,11 @@ static void await_deaths(const struct hunt *hunt, int first, int end)
     }
 }
 
-/* ---- a communicator or a window, between the calls of a burst in which ranks are killed: any call may fail */
+/* ---- between the calls of a burst in which ranks are killed, a communicator or a window is made: any call may fail */
 
 static struct {
     enum what { SPLIT, ALLOCATE, SHARE, NOTHING, WHATS } what;
-    int before, colors; /* `before`: index of the burst's next call */
+    int before, colors; /* `before`: the call of the burst before which this comes */
     size_t bytes;
     const struct team *team;
 } drawn;
@@ -106,7 +104,7 @@ static bool split(void)
     return true;
 }
 
-/* A failed call fails the communicator on all ranks. */
+/* If it fails, the communicator has failed on all ranks. */
 static void allocate(void)
 {
     void *at = NULL;
@@ -114,7 +112,8 @@ static void allocate(void)
         (void)!ceclMemFree(drawn.team->comm, at);
 }
 
-/* As above. The window ends with the communicator at the latest; its memory stays. */
+/* If it fails, the communicator has failed on all ranks. The window ends with the communicator at the latest; its
+ * memory stays. */
 static void share_window(void)
 {
     static unsigned char *at;
@@ -151,9 +150,9 @@ static int index_of(const struct team *team)
     return (int)(team - teams);
 }
 
-/* A refused group carries out no call on any of its communicators. If those communicators work, the other
- * ranks must learn that this rank does not make its calls. A rank that makes such a call outside a group
- * learns of it under CECL_CHECK. */
+/* A refused group carries out no call, on any of its communicators. If one of these still works, its other ranks must
+ * learn that this rank does not make its calls, so it is revoked. Of a call outside a group, they learn under
+ * CECL_CHECK. */
 static void excuse(const struct team *team, ceclResult_t result, bool grouped)
 {
     grouped = grouped || strstr(ceclGetLastError(NULL), "its group failed on another communicator");
@@ -176,7 +175,7 @@ static void aside(int first, int end)
         atomic_fetch_add(&life.arena->made, 1);
 }
 
-/* Many programs do not wait for a communicator's other calls after one of them has failed. */
+/* Whether to wait for a communicator's other calls: after one has failed, many programs do not. */
 static bool awaits(const struct team *team)
 {
     return random_next(&bursts_own) % 4 == 0 || async_of(team->comm) == ceclSuccess;
@@ -202,8 +201,8 @@ static uint32_t all_of(const _Atomic uint32_t *words)
     return all;
 }
 
-/* A failure names a killed rank, with two exceptions: a rank revoked the communicator, or a group failed on
- * another communicator and the message names a rank of that one. */
+/* A failure names a killed rank, with two exceptions: a rank revoked the communicator, or a group failed on another
+ * communicator and the message names a rank of that one. */
 static void check_is_named(const struct team *team, const struct hunt *hunt)
 {
     const char *words = ceclGetLastError(team->comm);
@@ -218,8 +217,7 @@ static void check_is_named(const struct team *team, const struct hunt *hunt)
         fail_msg("communicator %d names no rank that was killed: %s", index_of(team), words);
 }
 
-/* Agrees with the other ranks which teams have failed. Each member of a failed team must soon learn of its
- * failure. */
+/* Agrees with the other ranks which teams have failed. Each member of a failed team must learn of that soon. */
 static uint32_t settle(const struct hunt *hunt)
 {
     uint32_t mine = 0, victims = 0;
@@ -243,7 +241,7 @@ static uint32_t settle(const struct hunt *hunt)
             check_is_named(&teams[i], hunt);
         }
     assert_int_equal(multi_async_within(life.home, PROMPT), ceclRemoteError);
-    meet(); /* all ranks have read the data */
+    meet(); /* all ranks have read what the others recorded */
     atomic_store(&life.arena->bound[life.seat], 0);
     return failed;
 }
@@ -270,8 +268,8 @@ static void finish_streams(const struct team *team)
         (void)!ceclStreamSynchronize(team->comm, team->streams[i]);
 }
 
-/* The survivors of a failed team make a new communicator, or only end the old one. In the first case, the
- * old one may end at any time, because survivors no longer write through it. */
+/* The survivors of a failed team make a new communicator, or only end the old one. If they make a new one, the old one
+ * may end at any time, because survivors no longer write through it. */
 static void replace(struct team *team, const struct hunt *hunt)
 {
     bool leaves[RANKS];
@@ -351,7 +349,7 @@ static void quiet_burst(void)
     end_olds();
 }
 
-/* The last victim takes part in the shrink and is killed meanwhile. */
+/* The last victim takes part in the shrink, and is killed during it. */
 static void shrink_with(const struct hunt *hunt, int number)
 {
     ceclResult_t result;

@@ -1,8 +1,7 @@
 #!/bin/sh
-# Installs a build to a place of its own, moves that elsewhere, and uses it from outside, in C and in
-# C++: by find_package(cecl), with MPI and where MPI is not found, and by pkg-config. README's program
-# is built too. cecl-run and the tools find their libraries where all were moved to.
-# test_install.sh BUILD_DIR SCRATCH_DIR
+# test_install.sh BUILD_DIR SCRATCH_DIR: installs a build, moves it elsewhere, and uses it from there, in C and in C++:
+# by find_package(cecl), with MPI and where MPI is not found, and by pkg-config. README's program is built as well.
+# cecl-run and the tools must find their libraries after the move.
 set -eu
 build=$1 scratch=$2
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
@@ -18,7 +17,7 @@ fail() {
     exit 1
 }
 
-# configure FOLDER CMAKE_OPTION...: the project here, against the installed cecl.
+# configure FOLDER CMAKE_OPTION...: configures this folder's project with the installed cecl.
 configure() {
     folder=$scratch/$1
     shift
@@ -48,7 +47,7 @@ refused() {
 cxx=$(command -v c++ || true)
 [ -f "$scratch/prefix/share/doc/cecl/LICENSE" ] || fail "LICENSE is not installed"
 
-# Each program has a manual page if the build has one.
+# If the build has manual pages, each program must have one.
 for page in "$build"/man/*.1.gz; do
     [ -e "$page" ] || continue
     gzip -dc "$scratch/prefix/share/man/man1/${page##*/}" | grep -q '^\.SH SYNOPSIS' || fail "no good page: ${page##*/}"
@@ -101,7 +100,7 @@ else
     refused built_without "component mpi: this cecl was built without MPI" $ask_mpi
 fi
 
-# As docs/build.md has it: with the rpath, programs find the library by themselves.
+# docs/build.md says this: with the rpath, programs find the library by themselves.
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 unset LD_LIBRARY_PATH
 rpath=-Wl,-rpath,$(pkg-config --variable=libdir cecl)

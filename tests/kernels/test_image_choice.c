@@ -1,9 +1,10 @@
-/* Each GPU is given the right one of the images that kernel_images.inc, beside this file, names. Each holds that file. */
+/* Each GPU must get the right one of the images that kernel_images.inc names, in place of the real list. All hold that
+ * file. */
 #include "../with_cmocka.h"
 
 #include "sm/images.c"
 
-/* The image for a GPU of compute capability `gpu` is the one for `capability`. */
+/* A GPU of compute capability `gpu` must get the image for `capability`. */
 static void gets(int gpu, int capability, int is_ptx)
 {
     const struct cecl_image *const image = cecl_image_for(CECL_KERNELS_small, gpu);

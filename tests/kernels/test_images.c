@@ -42,7 +42,6 @@ static bool has(const struct cecl_image *image, const char *name)
     return image->is_ptx ? ptx_has(image->data, name) : cubin_has(image->data, name);
 }
 
-/* Every image of `file` has the kernel. */
 static void all_have(enum cecl_kernel_file file, const char *name)
 {
     int images = 0;

@@ -1,4 +1,4 @@
-/* Detection of the period in a sequence of calls. A sequence is a string: each letter is a call. */
+/* Detection of the period in a sequence of calls, which is a string with a letter for each call. */
 #include "../with_cmocka.h"
 
 #include "nccl/trial_period.h"
@@ -16,8 +16,7 @@ static bool add(char letter)
     return cecl_period_next(&period, cecl_period_token((uint64_t)letter * 7919, letter != '+'));
 }
 
-/* Makes the calls `times` times. Returns how many of them began a period; *whole: how many of
- * these came after a whole period. */
+/* Makes the calls `times` times. Returns how many calls began a period; *whole: how many of these ended a whole period. */
 static int repeat(const char *calls, int times, int *whole)
 {
     int begun = 0;
@@ -63,7 +62,7 @@ TEST_BETWEEN(one_call_again_and_again_is_a_period, start, NULL)
     assert_int_equal(repeat("a", 10, &whole), 10);
 }
 
-/* FSDP's step: layers that gather, then layers that reduce; all layers make the same calls. */
+/* FSDP's step: layers that gather, then layers that reduce. All layers make the same calls. */
 TEST_BETWEEN(layers_that_repeat_within_a_step_are_not_the_period, start, NULL)
 {
     int whole;
@@ -72,7 +71,7 @@ TEST_BETWEEN(layers_that_repeat_within_a_step_are_not_the_period, start, NULL)
     assert_int_equal(period.length, sizeof(step) - 1);
 }
 
-/* Micro-steps are found first. The last one of a step differs, so the step is found at the end. */
+/* Micro-steps are found first. A step's last one differs, and shows the whole step in the end. */
 TEST_BETWEEN(a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one, start, NULL)
 {
     char step[7 * 25 + 38 + 1] = "";

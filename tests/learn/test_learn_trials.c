@@ -1,5 +1,5 @@
-/* Seeded programs with trials of their steps: which arms are kept, and that all ranks agree. Which communicator of a process
- * has a trial. */
+/* Seeded programs with trials of their steps: which arms are kept, and that all ranks agree. Also: which communicator
+ * of a process has a trial. */
 #include <math.h>
 
 #include "../share.h"
@@ -20,7 +20,7 @@ static struct program any_program(uint64_t seed)
     struct program program = {.seed = seed, .ncomms = 1, .step_ns = 1e6, .steps = 400};
     program.nranks = 2 + (int)below(&program.seed, 3);
     program.length[0] = 1 + (uint32_t)below(&program.seed, 200);
-    if (program.length[0] < 22) /* calls that must come before a period counts as found */
+    if (program.length[0] < 22) /* so many calls must come before a period counts as found */
         program.steps += 64 / program.length[0];
     program.noise = uniform(&program.seed, 0.002, 0.05);
     program.drift = uniform(&program.seed, -0.1, 0.1);
@@ -33,8 +33,8 @@ static struct program any_program(uint64_t seed)
     return program;
 }
 
-/* Short periods: loops of a few calls. Hosts may be apart by all launches of a GPU's queue, and
- * GPUs may be behind by the same. */
+/* Short periods: loops of a few calls. One host may be ahead of another by as many launches as a GPU's queue holds, and
+ * a GPU behind its host by as many. */
 static struct program any_loop(uint64_t seed)
 {
     struct program program = any_program(seed);
@@ -45,13 +45,12 @@ static struct program any_loop(uint64_t seed)
     program.lag = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.ahead = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.is_apart = below(&program.seed, 2);
-    /* drift over 60 steps, which are one or a few periods of the trial */
+    /* the drift is over 60 steps, which are only one or a few periods of the trial */
     program.drift /= 100;
     program.steps = 20000;
     return program;
 }
 
-/* Results of many programs. */
 struct tally {
     int slower, missed, gaining, late, disagree, none;
 };
@@ -72,8 +71,8 @@ static void run_one(struct tally *tally, const struct program *program, uint32_t
     }
 }
 
-/* Goals of the design: a slower arm is kept once in 1,000; a gain of more than four standard errors is
- * kept 99 times in 100; ranks never differ. */
+/* Goals of the design: a slower arm is kept once in 1,000 times; a gain of more than four standard errors is kept 99
+ * times in 100; ranks never differ. */
 static void expect_goals(const struct tally *tally, uint64_t programs)
 {
     print_message("%d slower kept, %d of %d gains missed, %d without a verdict, %d late\n",
@@ -93,7 +92,7 @@ TEST(arms_that_gain_are_kept_and_slower_ones_are_not)
     struct tally tally = {0};
     for (uint64_t i = 0; i < programs; i++) {
         const struct program program = any_program(seed * 100003 + i);
-        /* 60 periods. An evaluation step costs more, and a late rank delays the verdict */
+        /* 60 periods. An evaluation step takes more of them, and a late rank delays the verdict */
         run_one(&tally, &program,
                 60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 16 : 0));
     }
@@ -112,7 +111,7 @@ TEST(so_are_those_of_loops_whose_ranks_are_far_apart)
     expect_goals(&tally, programs);
 }
 
-/* The communicators of each of `seeds` programs get a verdict: the first one gains, and the others do not. */
+/* In each of `seeds` programs all communicators get a verdict; only the first one gains. */
 static void each_gets_its_verdict(struct program program, uint64_t seeds)
 {
     for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++) {
@@ -144,8 +143,7 @@ TEST(communicators_that_share_a_step_each_get_their_verdict)
     each_gets_its_verdict(program, 50);
 }
 
-/* Short steps, with ranks far apart: one communicator's offer is valid for long, and blocks the
- * others. */
+/* Short steps, with ranks far apart: one communicator's offer is valid for long, and blocks the others. */
 TEST(communicators_of_a_loop_each_get_their_verdict)
 {
     const struct program program = {.nranks = 3,
@@ -171,7 +169,7 @@ static struct program training(uint64_t seed)
                             .steps = 170};
 }
 
-/* an arm that takes 1.25 x as long gets a single turn */
+/* an arm that takes 1.25 times as long or more gets a single turn */
 TEST(a_bad_arm_has_one_turn)
 {
     struct program program = training(7);
@@ -183,7 +181,7 @@ TEST(a_bad_arm_has_one_turn)
     assert_true(outcome.periods[0] <= 3 * (1 + 3) + 3 + 3);
 }
 
-/* one of three arms: it has two times. After three rounds the best of the others shares the rest with arm 0 */
+/* the bad one of three arms gets two times. After three rounds arm 0 and the best other arm share the rest */
 TEST(only_the_bad_arm_is_dropped)
 {
     struct program program = training(7);
@@ -196,7 +194,7 @@ TEST(only_the_bad_arm_is_dropped)
     assert_true(outcome.periods[0] <= 60 + 2);
 }
 
-/* How many of 400 programs keep an arm whose gain is small beside the scatter of times. */
+/* How many of 400 programs keep an arm whose gain is small compared with the scatter of times. */
 static int kept(double gain, double noise)
 {
     int kept = 0;
@@ -252,7 +250,7 @@ TEST(a_changed_period_is_tried_anew_and_a_learned_one_is_not)
     assert_int_equal(outcome.arm[0], 1);
 }
 
-/* 10,000 repetitions later. */
+/* Trials repeat after 10,000 periods. */
 TEST(a_verdict_wears_out)
 {
     struct program program = training(10);
@@ -262,13 +260,11 @@ TEST(a_verdict_wears_out)
     assert_int_equal(run_program(&program).trials[0], 1);
     program.steps = 10300;
     assert_int_equal(run_program(&program).trials[0], 2);
-    /* each of which is 16 or more short steps */
+    /* with short steps, a period is 16 or more of them */
     program.step_ns = 1e4;
     program.steps = 100000;
     assert_int_equal(run_program(&program).trials[0], 1);
 }
-
-/* ---- reservations */
 
 enum { A = 1, B = 3 };
 #define IDLE CECL_RESERVATION_IDLE_NS
@@ -277,7 +273,7 @@ TEST(only_one_communicator_has_it)
 {
     struct cecl_reservation its = {0};
     assert_true(cecl_reservation_take(&its, A, 100));
-    assert_true(cecl_reservation_take(&its, A, 100)); /* another rank of this process */
+    assert_true(cecl_reservation_take(&its, A, 100)); /* of another rank of this process */
     assert_false(cecl_reservation_take(&its, B, 101));
     cecl_reservation_leave(&its, A);
     assert_false(cecl_reservation_take(&its, B, 102));

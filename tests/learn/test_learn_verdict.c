@@ -8,8 +8,7 @@ enum { EACH = 10 };
 
 static struct cecl_sample samples[CECL_VERDICT_SAMPLES];
 
-/* EACH times of each of `narms` arms, turn by turn: `ns` of each arm, plus a reproducible
- * scatter. */
+/* EACH times of each of `narms` arms, in turn: `ns` of the arm, plus a reproducible scatter. */
 static size_t fill(const double *ns, uint32_t narms, double scatter, double drift)
 {
     size_t count = 0;
@@ -45,8 +44,8 @@ TEST(a_gain_within_the_scatter_is_no_gain)
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
 }
 
-/* A drift of 10 % from the first time to the last. Without its removal, the arm with the first
- * turns would seem to gain. */
+/* A drift of 10 % from the first time to the last. If it were not removed, the arm with the first turns would seem to
+ * gain. */
 TEST(drift_is_no_gain)
 {
     size_t count = 0;
@@ -75,8 +74,8 @@ TEST(too_few_times_tell_nothing)
     assert_int_equal(cecl_verdict_of(samples, 10).arm, 1);
 }
 
-/* Equal arms whose times scatter by half of the time. If an arm is kept, its reported median is
- * shorter, too. By the statistical test, one of three arms seems to gain in 3 of 100 trials. */
+/* Equal arms whose times scatter by half of the time. If an arm is kept, its reported median must be shorter. The
+ * statistical test lets one of three equal arms seem to gain in 3 of 100 trials. */
 TEST(heavy_noise_is_no_gain_and_drift_is_not_read_into_it)
 {
     enum { TRIALS = 4000, ARMS = 4 };

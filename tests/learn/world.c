@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-/* A time that a rank's GPU has not reached yet. */
+/* A time that is published later, when the rank's GPU has reached its end. */
 struct pending {
-    uint32_t number, due; /* due: when the host begins this step */
+    uint32_t number, due; /* due: the step at whose beginning the host publishes it */
     int sample;
     double ns;
 };
@@ -14,7 +14,7 @@ struct rank {
     int number;
     uint64_t seed;
     uint32_t step;  /* the next step that the host makes */
-    uint64_t tries; /* the communicator of this process that is being tried; 0: none */
+    uint64_t tries; /* the communicator of this process that has the trial; 0: none */
     struct {
         struct cecl_period period;
         struct cecl_trial trial;
@@ -29,7 +29,7 @@ struct world {
     struct program program;
     struct cecl_trial_shared *shared[MOST_COMMS];
     struct rank *ranks;
-    /* for each step: the arm on the first rank that made it */
+    /* for each step: when it begins, whether it is an evaluation, and the arm of the first rank that made it */
     double *begins;
     bool *is_odd;
     signed char (*arms)[MOST_COMMS]; /* -1: none in force */
@@ -76,15 +76,14 @@ static void publish_due(struct rank *rank, int comm)
     rank->comms[comm].npending = left;
 }
 
-/* Ranks' hosts take different times for the same step, and sometimes one host stalls. */
+/* Hosts take different times for the same step, and now and then one stalls. */
 static uint64_t host_ns_of(struct rank *rank)
 {
     const double factor = below(&rank->seed, 50) == 0 ? 40 : uniform(&rank->seed, 0.5, 1.5);
     return (uint64_t)(rank->world->program.step_ns * factor);
 }
 
-/* The same steps as src/nccl/learn.c makes at each call. Returns whether the step's first call
- * begins a period. */
+/* Does what src/nccl/learn.c does at each call. */
 static void make_call(struct rank *rank, int comm, uint64_t token, double now)
 {
     struct world *world = rank->world;
@@ -117,7 +116,7 @@ static void make_call(struct rank *rank, int comm, uint64_t token, double now)
     }
 }
 
-/* Approximately standard normal: the sum of twelve uniform numbers. */
+/* About a standard normal number: the sum of twelve uniform ones. */
 static double normal(uint64_t *seed)
 {
     double sum = -6;
@@ -126,7 +125,7 @@ static double normal(uint64_t *seed)
     return sum;
 }
 
-/* The duration of the step follows the arm that the first rank has at its end. */
+/* How long the step takes depends on the arm that its first rank has at the step's end. */
 static void note_step(struct world *world, struct rank *rank, uint32_t step)
 {
     struct program *program = &world->program;
@@ -161,7 +160,7 @@ static void make_step(struct world *world, struct rank *rank)
         const bool is_odd = world->is_odd[step];
         publish_due(rank, c);
         for (uint32_t call = 0; call < program->length[c] + (is_odd ? 3 : 0); call++) {
-            /* a rank's own clock: some calls come a part of the step after its start */
+            /* not all calls come at the start of the step */
             const double now = world->begins[step] + program->step_ns * 1e-4 * (double)(call % 5);
             make_call(rank, c, token_of(program, c, step, call, is_odd), now);
         }
@@ -170,7 +169,7 @@ static void make_step(struct world *world, struct rank *rank)
     rank->step++;
 }
 
-/* A random rank that may continue. */
+/* A random rank that may go on. */
 static struct rank *next_rank(struct world *world)
 {
     const struct program *program = &world->program;

@@ -1,5 +1,5 @@
-/* Simulated programs for the tests of learning: ranks that make the same sequence of calls at
- * different times. The duration of a step depends on the arm in force. */
+/* Simulated programs for the tests of learning: ranks make the same sequence of calls at different times. How long a
+ * step takes depends on the arm in force. */
 #ifndef TESTS_LEARN_WORLD_H
 #define TESTS_LEARN_WORLD_H
 
@@ -28,14 +28,14 @@ static inline uint64_t below(uint64_t *seed, uint64_t bound)
     return draw(seed) % bound;
 }
 
-/* A program: `ncomms` communicators make calls in each step, and share its time. */
+/* `ncomms` communicators make calls in each step, and share its time. */
 struct program {
     uint64_t seed;
     int nranks, ncomms;
     uint32_t length[MOST_COMMS]; /* calls of each communicator in a step */
     /* relative gain of a step while the arm is in force */
     double gain[MOST_COMMS][CECL_VERDICT_ARMS];
-    /* relative scatter of a step; drift: relative change over 60 steps */
+    /* relative scatter of a step, and relative change over 60 steps */
     double noise, drift;
     double odd; /* fraction of steps that are evaluations */
     double step_ns;
@@ -49,7 +49,7 @@ struct program {
 struct outcome {
     bool has_verdict[MOST_COMMS], disagree;
     uint32_t arm[MOST_COMMS];
-    uint32_t periods[MOST_COMMS]; /* between the start of the trial and the verdict */
+    uint32_t periods[MOST_COMMS]; /* from the start of the trial to the verdict */
     uint32_t counted[MOST_COMMS][CECL_VERDICT_ARMS]; /* times of each arm */
     uint32_t trials[MOST_COMMS];
 };

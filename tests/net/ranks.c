@@ -1,4 +1,3 @@
-/* See ranks.h. */
 #include "ranks.h"
 
 #include "../forked.h"
@@ -6,7 +5,7 @@
 
 struct meeting {
     struct forked_id id;
-    _Atomic int came, gone; /* in all rounds of rank_gather */
+    _Atomic int came, gone; /* counts over all rounds of rank_gather */
     char parts[RANKS_MOST][1024];
 };
 
@@ -41,7 +40,7 @@ int rank_gather(void *context, const void *send, void *recv, size_t bytes)
     if (bytes > sizeof(m->parts[0]))
         return 1;
     while (atomic_load(&m->gone) <
-           round * r->nranks) /* all have read the parts of the last round */
+           round * r->nranks) /* all ranks have read the parts of the last round */
         usleep(100);
     memcpy(m->parts[r->rank], send, bytes);
     atomic_fetch_add(&m->came, 1);
@@ -89,7 +88,7 @@ static int run_one(const struct setup *setup, scenario *run, struct meeting *mee
     if (setup->node_size)
         setenv("CECL_NODE_SIZE", setup->node_size, 1);
     snprintf(host, sizeof(host), "host%d", rank);
-    setenv("NCCL_HOSTID", host, 0); /* ranks may share a GPU, which NCCL refuses within a host */
+    setenv("NCCL_HOSTID", host, 0); /* lets ranks share a GPU, which NCCL refuses within a host */
     if (setup->name && (setup->only < 0 || setup->only == rank)) {
         if (setup->value)
             setenv(setup->name, setup->value, 1);

@@ -1,4 +1,4 @@
-/* Ranks over pretended hosts, each in a process. The parent makes no call of cecl. */
+/* Ranks on pretended hosts, each in a process. The parent calls nothing of cecl. */
 #ifndef CECL_TESTS_NET_RANKS_H
 #define CECL_TESTS_NET_RANKS_H
 
@@ -14,7 +14,7 @@ struct rank {
     int rank, nranks;
     ceclUniqueId id;
     struct meeting *meeting; /* memory that all ranks share */
-    int rounds;              /* how many all-gathers rank_gather has made */
+    int rounds;              /* how many all-gathers of rank_gather have been made */
     ceclComm_t comm;         /* after the join */
     ceclStream_t stream;
     unsigned char *send, *recv; /* [ROOM] memory of ceclMemAlloc */
@@ -24,7 +24,7 @@ struct rank {
     char words[512];
 };
 
-/* A scenario of one rank. It ends at the first check that fails. */
+/* What one rank does. It ends at the first check that fails. */
 typedef void scenario(struct rank *r);
 
 #define CHECK(condition) \
@@ -35,7 +35,7 @@ typedef void scenario(struct rank *r);
         } \
     } while (0)
 #define OK(call) CHECK((call) == ceclSuccess)
-/* The call is refused with this result, and the message contains `text`. */
+/* The call must be refused with this result and a message that contains `text`. */
 #define REFUSED(call, result, text) \
     do { \
         CHECK((call) == (result)); \
@@ -45,21 +45,20 @@ typedef void scenario(struct rank *r);
 void rank_fails(struct rank *r, const char *condition, int line);
 bool rank_says(struct rank *r, const char *text);
 
-/* How the ranks of a run are set up. */
 struct setup {
     int nranks;
-    const char *node_size; /* CECL_NODE_SIZE; NULL: it stays */
-    bool joins;            /* each rank joins, allocates and makes a stream before its scenario */
+    const char *node_size; /* CECL_NODE_SIZE; NULL: not changed */
+    bool joins;            /* each rank joins, allocates and makes a stream before it runs */
     const char *
         name; /* a variable that is set on `only`, or on all ranks if `only` is negative; or NULL */
     const char *value; /* NULL: it is unset */
     int only;
 };
 
-/* Runs a scenario on all ranks. Returns whether all have succeeded, or were killed by themselves. */
+/* Runs a scenario on all ranks. Returns whether every rank has succeeded, or has killed itself. */
 bool ranks_run(const struct setup *setup, scenario *run);
 
-/* Copies between host memory and a buffer, and waits. */
+/* Copy between host memory and a buffer, and wait. */
 bool rank_put(struct rank *r, void *at, const void *bytes, size_t count);
 bool rank_get(struct rank *r, void *bytes, const void *at, size_t count);
 /* All-gathers through shared memory, as a callback of ceclOob_t; context: the rank. */

@@ -1,5 +1,5 @@
 /* Communicators over several hosts, which CECL_NODE_SIZE pretends: NCCL carries their calls. On the host device the
- * stand-in of tests/nccl does, which CECL_NCCL_PATH names. tests/multi/test_carried_calls.c makes random calls. */
+ * stand-in of tests/nccl takes its place (CECL_NCCL_PATH). tests/multi/test_carried_calls.c makes random calls. */
 #include <signal.h>
 #include <sys/time.h>
 #include <time.h>
@@ -48,15 +48,13 @@ static void end_beside_a_graph(struct rank *r)
     r->comm = NULL;
 }
 
-/* test_carried_inside.c shows it without GPUs. */
+/* test_carried_inside.c shows the same without GPUs. */
 TEST(a_communicator_ends_beside_a_living_graph)
 {
     if (!on_gpus())
         skip_because("it needs GPUs");
     assert_true(ranks_run(&two_and_two, end_beside_a_graph));
 }
-
-/* ---- messages */
 
 TEST_ON(two_and_two, messages_are_carried)
 {
@@ -78,9 +76,6 @@ TEST_ON(two_and_two, messages_are_carried)
             "is the rank itself");
 }
 
-/* ---- children */
-
-/* Gathers one byte of each rank. */
 static bool gathers(struct rank *r, ceclComm_t comm)
 {
     int rank, nranks;
@@ -143,8 +138,6 @@ TEST_ON(three_and_one, nodes_are_numbered)
     CHECK(nodes[0] == 0 && nodes[1] == 0 && nodes[2] == 0 && nodes[3] == 1);
 }
 
-/* ---- groups */
-
 TEST_ON(two_and_two, a_group_has_both_kinds_of_communicators)
 {
     ceclComm_t host;
@@ -168,7 +161,7 @@ TEST_ON(two_and_two, a_group_has_both_kinds_of_communicators)
     OK(ceclCommDestroy(host));
 }
 
-/* If a call of the group is refused, no call is made, so recvbuffs stay, and later calls find their peers. */
+/* A refused call means that no call of the group is made: recvbuffs stay as they are, and later calls find their peers. */
 TEST_ON(two_and_two, a_refused_group_makes_no_call)
 {
     ceclComm_t host;
@@ -185,7 +178,7 @@ TEST_ON(two_and_two, a_refused_group_makes_no_call)
             REFUSED(
                 ceclAllGatherStrided(r->send, r->recv + 64, &strided, ceclInt8, r->comm, r->stream),
                 ceclInvalidUsage, "call ceclAllGather");
-        else if (turn == 1) /* found only at the end */
+        else if (turn == 1) /* refused only at the group's end */
             OK(ceclAllGather(r->send, r->recv + 1, 1, ceclInt8, r->comm, r->stream));
         else
             OK(ceclSend(r->send, 1, ceclInt8, r->rank, r->comm, r->stream));
@@ -333,7 +326,7 @@ static void join_fails(struct rank *r)
     REFUSED(ceclCommInitRank(&r->comm, r->nranks, r->id, r->rank), expected_result, expected);
 }
 
-/* All ranks are refused, with the same reason, if the variable has this value on rank `only`, or on all. */
+/* If the variable has this value on rank `only` (or on all ranks), all ranks are refused, with the same reason. */
 static bool refuses(const char *name, const char *value, int only, ceclResult_t result,
                     const char *text)
 {
@@ -434,7 +427,7 @@ static void one_dies_joining(struct rank *r)
         raise(SIGKILL);
     CHECK(made != ceclSuccess || rank_await_failure(r) == ceclRemoteError);
     CHECK(rank_says(r, name) ||
-          rank_says(r, "unique id")); /* the id is used up for ranks that come late */
+          rank_says(r, "unique id")); /* for ranks that come late, the id is used up */
     CHECK(time(NULL) - start < PROMPT);
     if (r->comm)
         ceclCommAbort(r->comm);
@@ -488,7 +481,7 @@ static bool time_limit_ends_the_wait(const char *limit_ms, scenario *run)
     return ranks_run(&setup, run);
 }
 
-/* The longer limit is for a busy machine, where even the calls before do not end within the shorter one. */
+/* The longer limit is tried if the machine is so busy that the calls before do not end within the shorter one. */
 TEST(a_rank_that_does_not_call_runs_into_the_time_limit)
 {
     assert_true(time_limit_ends_the_wait("2000", one_stays_away) ||
@@ -513,7 +506,7 @@ TEST_ON(two_and_two, a_revoked_communicator_fails_everywhere)
     r->comm = NULL;
 }
 
-/* Ranks that leave after their last call do no harm, not even the rank whose process has made the unique id. */
+/* Ranks that leave after their last call do no harm, not even the one whose process made the unique id. */
 TEST_ON(two_and_two, ranks_may_leave_early)
 {
     ceclResult_t error;
@@ -530,4 +523,4 @@ TEST_ON(two_and_two, ranks_may_leave_early)
     CHECK(error == ceclSuccess);
 }
 
-/* test_carried  on the host device, where CECL_NCCL_PATH names the stand-in; or with CECL_DEVICE=cuda */
+/* test_carried: on the host device, where CECL_NCCL_PATH names the stand-in, or with CECL_DEVICE=cuda */

@@ -1,5 +1,5 @@
-/* What only the inside of the library shows of communicators that NCCL carries: its functions are replaced. Two ranks on
- * pretended hosts, in one thread. */
+/* What shows only inside the library of communicators that NCCL carries: the test replaces functions of the library.
+ * Two ranks on pretended hosts, in one thread. */
 #include <pthread.h>
 
 #include "../prompt.h"
@@ -74,9 +74,7 @@ static void says(const char *text)
         fail_msg("'%s' lacks '%s'", ceclGetLastError(NULL), text);
 }
 
-/* ---- graphs */
-
-/* Of GPUs, whose calls streams capture. The stand-in knows no stream, so it makes the call at once. */
+/* Captures as on GPUs, whose streams capture calls. The stand-in knows no streams, so it carries the calls out at once. */
 static void capture_gathers(ceclGraph_t graphs[RANKS])
 {
     replaced.on_host = false;
@@ -107,8 +105,6 @@ TEST_BETWEEN(a_communicator_ends_soon_beside_a_living_graph, open_ranks, close_r
         OK(ceclGraphDestroy(graphs[r]));
 }
 
-/* ---- waits inside NCCL */
-
 #define STUCK_S 20
 
 static _Atomic bool is_stuck, is_aborted, was_ended; /* was_ended: by the abort */
@@ -126,7 +122,7 @@ static nccl_result reduce_nothing(const void *send, void *out, size_t count, int
     return NCCL_SUCCESS;
 }
 
-/* As NCCL does while the GPU's queue is full. */
+/* NCCL does the same while the GPU's queue is full. */
 static nccl_result end_when_aborted(void)
 {
     atomic_store(&is_stuck, true);
@@ -181,7 +177,7 @@ static ceclResult_t gather_on_all(void)
 TEST_BETWEEN(calls_of_one_thread_with_all_ranks_are_right, open_ranks, close_ranks)
 {
     for (int r = 0; r < RANKS; r++)
-        memset(recv[r] + r * BYTES, 10 + r, BYTES); /* the host device's memory is the host's */
+        memset(recv[r] + r * BYTES, 10 + r, BYTES); /* memory of the host device is the host's */
     OK(gather_on_all());
     for (int r = 0; r < RANKS; r++) {
         OK(ceclStreamSynchronize(comms[r], streams[r]));
@@ -190,7 +186,7 @@ TEST_BETWEEN(calls_of_one_thread_with_all_ranks_are_right, open_ranks, close_ran
     }
 }
 
-/* Rank 0's stream stands still, as a GPU's does whose queue fills up. */
+/* Rank 0's stream stalls, as a GPU's stream does when its queue is full. */
 TEST_BETWEEN(pending_calls_are_bounded, open_impatient_ranks, close_ranks)
 {
     struct cecl_device *dev = comms[0]->dev;
@@ -210,15 +206,13 @@ TEST_BETWEEN(pending_calls_are_bounded, open_impatient_ranks, close_ranks)
     dev->ops->words_free(dev, gate);
 }
 
-/* ---- the time that a group takes to fail */
-
 static nccl_result never_ready(nccl_comm comm, nccl_result *error)
 {
     *error = NCCL_IN_PROGRESS;
     return NCCL_SUCCESS;
 }
 
-/* Returns how long a group of two launches took to fail: the time limit, 1100 ms, and then 500 ms for news. */
+/* How long a group of two launches took to fail: about the time limit of 1100 ms, and 500 ms for news. */
 static int64_t ms_to_fail(void)
 {
     struct nccl slow = replaced;
@@ -229,7 +223,7 @@ static int64_t ms_to_fail(void)
     return cecl_now_ms() - start;
 }
 
-/* Tried again where the machine is busy. A second time limit, or a second wait for news, would take 2100 ms or more. */
+/* Repeated if the machine was busy. A second time limit, or a second wait for news, would take 2100 ms or more. */
 TEST_BETWEEN(all_launches_of_a_group_have_one_time_limit, open_impatient_ranks, close_ranks)
 {
     int64_t ms = ms_to_fail();

@@ -1,4 +1,4 @@
-/* CECL_NVTX=1: a tool receives each call with its name. The tool's path is the only argument. */
+/* CECL_NVTX=1: a tool gets each call with its name. The only argument is the tool's path. */
 #include <dlfcn.h>
 
 #include "../with_cmocka.h"
@@ -36,7 +36,7 @@ TEST(a_tool_hears_every_call_by_its_name)
     assert_int_equal(ceclBroadcast(words, out + 4, 4, ceclInt32, 0, comm, NULL), ceclSuccess);
     assert_int_equal(ceclGroupEnd(), ceclSuccess);
     assert_int_equal(ceclAllReduce(words, out, 4, ceclInt32, ceclSum, comm, NULL), ceclSuccess);
-    /* Refused: the range ends all the same. */
+    /* A refused call ends its range as well. */
     assert_int_equal(ceclAllGather(NULL, out, 4, ceclInt32, comm, NULL), ceclInvalidArgument);
     close_comm();
     assert_string_equal(heard, "<cecl(ceclMemAlloc)(ceclAllGather)(ceclAlltoAll)(ceclBroadcast)"

@@ -1,11 +1,10 @@
-/* Stands for a profiler: NVTX loads a library that the environment names. This one writes down what
- * it receives. */
+/* Stands for a profiler: NVTX loads a library that the environment names. This one records what it gets. */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 
 #define WORDS 1024
 
-/* "<domain", "(range" and ")", in their order. */
+/* "<domain", "(range" and ")", in the order in which they came. */
 char nvtx_heard[WORDS];
 static size_t used;
 
@@ -16,7 +15,7 @@ static void hear(const char *mark, const char *name)
         used = used + (size_t)n < WORDS ? used + (size_t)n : WORDS - 1;
 }
 
-static int domain; /* whose address stands for it */
+static int domain; /* its address is the domain's handle */
 
 static nvtxDomainHandle_t create(const char *name)
 {
