@@ -1,9 +1,9 @@
-/* The bound that tells "soon" from "hung". */
+/* The time limit that tells "soon" from "hung". */
 #ifndef CECL_TESTS_PROMPT_H
 #define CECL_TESTS_PROMPT_H
 
-/* Seconds in which a rank must learn of something: more than it takes while the machine stands still for some
- * seconds, and less than the time limit of 60 s that must not pass. */
+/* Seconds within which a rank must learn of something: more than that takes on a machine that stalls for some seconds,
+ * and less than the time limit of 60 s, which must not pass. */
 #define PROMPT 45
 
 #endif

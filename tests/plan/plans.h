@@ -11,7 +11,7 @@
 #include "plan/way.h"
 #include "verify/verify.h"
 
-/* A call that moves blocks of `bytes`, and how; lower_all fills in rank and nranks. */
+/* A call that moves blocks of `bytes`. lower_all sets its rank and nranks. */
 static inline struct cecl_part part_of(enum cecl_op_index op, bool in_place,
                                        enum cecl_direction direction, uint64_t bytes)
 {
@@ -21,8 +21,8 @@ static inline struct cecl_part part_of(enum cecl_op_index op, bool in_place,
         .means.staging_bytes = 1 << 20};
 }
 
-/* A reduction among `n` ranks. `elements`: of all blocks together; of each block in a reduce-scatter.
- * Shares are as equal as possible. */
+/* A reduction among `n` ranks. `elements`: of each block in a reduce-scatter, of all blocks together otherwise. Shares
+ * are as equal as possible. */
 static inline struct cecl_part reduction_of(enum cecl_op_index op, uint64_t n, uint64_t elements,
                                             uint32_t element)
 {
@@ -34,7 +34,7 @@ static inline struct cecl_part reduction_of(enum cecl_op_index op, uint64_t n, u
     return part;
 }
 
-/* A call of any kind among `n` ranks: `bytes` of a block, or of all blocks of a reduction together. */
+/* A call of any kind among `n` ranks. `bytes`: of a block, or of all blocks of a reduction together. */
 static inline struct cecl_part call_of_size(enum cecl_op_index op, int n, uint64_t bytes)
 {
     struct cecl_part part = cecl_ops[op].family == CECL_FAMILY_REDUCTION
@@ -44,7 +44,7 @@ static inline struct cecl_part call_of_size(enum cecl_op_index op, int n, uint64
     return part;
 }
 
-/* Chooses how to run the part, by the built-in table for GPUs. */
+/* Chooses the way of the part, by the built-in table for GPUs. */
 static inline void choose(struct cecl_part *part)
 {
     const struct cecl_tuning tuning = cecl_tuning_default(CECL_TUNING_CUDA, part->call.nranks);
@@ -60,7 +60,7 @@ static inline void set_layout(struct cecl_part *part, const uint64_t *layout, in
     part->call.layout_words = cecl_layout_words(part->call.op, nranks);
 }
 
-/* Returns the next 31 random bits of the sequence whose state is *x. */
+/* The next 31 random bits of the sequence whose state is *x. */
 static inline uint64_t next(uint64_t *x)
 {
     *x = *x * 6364136223846793005u + 1442695040888963407u;
@@ -94,12 +94,12 @@ static inline void draw_strided(uint64_t *x, int n, uint64_t rows, struct cecl_p
         s->send_stride = s->recv_stride;
     }
     if (part->call.op->to != CECL_TO_EACH)
-        s->send_stride = 0; /* with a single block */
+        s->send_stride = 0; /* of a single block */
     part->call.bytes = s->width * s->rows;
 }
 
-/* Returns plans[c * nranks + r]. Each call is in place on all ranks or on none, or, if `in_place` is not
- * NULL, on the ranks in `in_place`[c] (see learn_outside). The caller frees the plans with free_plans. */
+/* Returns plans[c * nranks + r], to be freed with free_plans. Each call is in place on all ranks or on none, or on the
+ * ranks of `in_place`[c] (see learn_outside). */
 static inline struct cecl_plan *lower_differing(const struct cecl_part *parts,
                                                 const uint64_t *in_place, int ncalls, int nranks)
 {
@@ -130,7 +130,7 @@ static inline void free_plans(struct cecl_plan *plans, int count)
     free(plans);
 }
 
-/* Returns the plan of one rank of a call that moves blocks. */
+/* The plan of one rank of a call that moves blocks. */
 static inline struct cecl_plan lower_at(struct cecl_part part, int nranks, int rank)
 {
     struct cecl_plan plan;
@@ -148,7 +148,7 @@ static inline uint32_t count_steps(const struct cecl_plan *plan, enum cecl_step_
     return count;
 }
 
-/* Returns the index of a lane's step of this kind, after `skip` others. */
+/* The index of a lane's step of this kind, after `skip` others. */
 static inline uint32_t find_step(const struct cecl_plan *plan, enum cecl_step_kind kind, int lane,
                                  uint32_t skip)
 {
@@ -178,7 +178,7 @@ static inline void drop_step(struct cecl_plan *plan, uint32_t at)
     plan->nsteps--;
 }
 
-/* Whether the verifier refuses the program when it lacks this step of one of its plans. The step is then put back. */
+/* Whether the verifier refuses the program if one of its plans lacks this step. Puts the step back. */
 static inline bool is_missed(const struct cecl_verify_program *program, struct cecl_plan *plan,
                              uint32_t at)
 {
@@ -191,8 +191,8 @@ static inline bool is_missed(const struct cecl_verify_program *program, struct c
     return missed;
 }
 
-/* Sanitizers look for other faults and slow the verifier down, so under a sanitizer only a quarter of the
- * calls are verified. They are spread so that no loop of a test always skips the same ones. */
+/* Under a sanitizer, which slows the verifier down and looks for other faults, only a quarter of the calls are
+ * verified, so spread that no loop of a test always skips the same ones. */
 static inline bool verifies_this_time(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -203,7 +203,7 @@ static inline bool verifies_this_time(void)
 #endif
 }
 
-/* The verifier refuses these calls, and its message has these words. */
+/* The verifier must refuse these calls, with a message that has these words. */
 static inline void expect_fault(const struct cecl_plan *plans, int ncalls, int nranks,
                                 const char *words)
 {

@@ -1,5 +1,5 @@
-/* Calls of a group must not share a byte that one of them writes. The library's answer for random groups is
- * compared with a table of bytes. */
+/* Calls of a group must not share a byte that one of them writes. The library's answer for random groups is compared
+ * with a table of bytes. */
 #include "plans.h"
 
 #define RANKS 2
@@ -22,7 +22,7 @@ static void mark(bool used[][BYTES], const struct cecl_call *call, struct cecl_b
             true;
 }
 
-/* In place, a call's only buffer counts as written. */
+/* In place, the only buffer of a call counts as written. */
 static struct used used_by(const struct cecl_call *call)
 {
     struct used used = {0};
@@ -64,7 +64,6 @@ static struct cecl_buffer any_place(uint64_t *x)
     return (struct cecl_buffer){next(x) % 4 ? &pool : &cecl_window_private, next(x) % 60};
 }
 
-/* Draws a call whose buffers may lie anywhere. */
 static struct cecl_call any_call(uint64_t *x)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL, CECL_OP_GATHER,
@@ -83,13 +82,13 @@ static struct cecl_call any_call(uint64_t *x)
         call.send = call.recv, call.recv.offset += own;
     else if (!call.in_place) {
         call.send = any_place(x);
-        if (call.send.window == call.recv.window) /* side by side */
+        if (call.send.window == call.recv.window) /* the two buffers side by side */
             call.recv.offset = call.send.offset + cecl_call_input_blocks(&call) * call.bytes;
     }
     return call;
 }
 
-/* All calls have the same row length: rows of one call may lie between rows of another. */
+/* All calls have the same pitch, so rows of one call may lie between rows of another. */
 static struct cecl_call any_rows(uint64_t *x)
 {
     struct cecl_call call = part_of(CECL_OP_ALL_GATHER_STRIDED, true, CECL_PUSH, 0).call;
@@ -105,7 +104,7 @@ static struct cecl_call any_rows(uint64_t *x)
     return call;
 }
 
-/* Draws blocks of two rows each, one after the other. */
+/* Draws blocks of two rows, one block after the other. */
 static struct cecl_call any_stack(uint64_t *x)
 {
     struct cecl_call call = any_rows(x);
@@ -152,8 +151,8 @@ TEST(stacks_of_rows_are_told_apart)
     compare_with_bytes(any_stack, 20261124);
 }
 
-/* The second block's rows lie in other columns than the first's, so comparing columns does not separate the
- * calls. */
+/* The second block's rows lie in other columns than the first block's, so comparing columns does not show that calls
+ * are apart. */
 TEST(rows_in_another_column_than_the_first_blocks_are_found)
 {
     uint64_t x = 1;

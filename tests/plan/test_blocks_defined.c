@@ -1,5 +1,5 @@
-/* The definition of each collective, block by block: cecl_call_block is compared, from every rank's view, with the plain
- * loops of world/model.c, which all random calls must agree with. No byte of recvbuff has two sources. */
+/* Compares cecl_call_block, which defines each collective block by block, from every rank's view, with the plain loops
+ * of world/model.c, with which all random calls must agree. No byte of recvbuff may have two sources. */
 #include "plans.h"
 
 #include "../world/model.h"
@@ -31,9 +31,7 @@ static const struct {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* ---- the library's view of a call of the model */
-
-/* In the format of plan/layout.h. */
+/* Fills a layout as plan/layout.h describes it. */
 static void fill_layout(const struct random_call *c, bool own, uint64_t *layout)
 {
     const int n = c->nranks, me = c->rank;
@@ -73,7 +71,7 @@ static struct cecl_call call_of(enum cecl_op_index op, const struct random_call 
     return part.call;
 }
 
-/* Where a block lies, as the model has it; in place, from the start of the only buffer on. */
+/* Where a block lies in the model; in place, both offsets count from the start of the only buffer. */
 static struct cecl_block modelled(const struct cecl_call *call, const struct random_call views[],
                                   int from, int to)
 {
@@ -87,9 +85,7 @@ static struct cecl_block modelled(const struct cecl_call *call, const struct ran
                                out + c->wanted_at[from][to] * c->size};
 }
 
-/* ---- comparison with the library */
-
-/* Whether a rank knows where a block comes from: its sender does, or all ranks do. */
+/* The sender, or every rank, knows where a block comes from; other ranks know only where it goes. */
 static void compare(const struct cecl_call *call, int from, int to,
                     const struct cecl_block *expected)
 {
@@ -121,8 +117,8 @@ static void compare_all(const struct cecl_call *call, const struct random_call *
     assert_int_equal(cecl_call_half_exchanged(call), exchanged / 2);
 }
 
-/* Every byte that this rank receives has one source; in a reduction, one block from each rank. In place, its own block
- * stays where it is. */
+/* Every byte that this rank receives must have one source, or one block from each rank in a reduction. In place, its
+ * own block must stay where it is. */
 static void check_apart(const struct cecl_call *call, size_t room)
 {
     uint8_t *sources = calloc(room + 1, 1);
@@ -159,7 +155,7 @@ static void check(enum cecl_op_index op, enum kind kind, int n, uint64_t seed)
         views[r] =
             (struct random_call){.rank = r, .nranks = n, .send = buffers, .recv = buffers + 1};
         random_draw_of(&views[r], kind, &x);
-        views[r].apart = 0; /* ranks differ: tests/fuzz/fuzz_plan.c */
+        views[r].apart = 0; /* tests/fuzz/fuzz_plan.c draws ranks that differ */
         random_set_places(&views[r], 0);
     }
     for (int r = 0; r < n; r++) {
@@ -189,7 +185,7 @@ TEST(what_is_carried_stays_on_its_rank)
     }
 }
 
-/* A new row of the table needs a row above. */
+/* A new collective with blocks needs a row in the table above. */
 TEST(every_row_that_has_blocks_is_looked_at)
 {
     for (int op = 0; op < CECL_OP_COUNT; op++) {

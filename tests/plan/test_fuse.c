@@ -1,5 +1,5 @@
-/* Which steps around a reduction its kernel takes over (ce/fuse.c): barriers, signals to all, and
- * copies of exactly its result. It takes over no other step, and no step twice. */
+/* Which steps around a reduction its kernel takes over (ce/fuse.c): barriers, signals to all, and copies of exactly its
+ * result. It takes over no other step, and no step twice. */
 #include "plans.h"
 
 #include "ce/bound.h"
@@ -15,14 +15,14 @@ static struct cecl_part reduction(enum cecl_op_index op, int n, uint64_t element
     return part;
 }
 
-/* Which steps of a plan are taken over. */
+/* The steps of a plan that kernels take over. */
 struct taken {
     uint32_t kernels, signals, waits, copies;
     struct cecl_fused last;
 };
 
-/* Checks that the range consists of a barrier (if `f` says so), one reduction, its copies and the rest, all
- * of one lane. */
+/* The range must be a barrier (if `f` says so), one reduction, copies of its result, and signals and waits as `f` says,
+ * all on one lane. */
 static void is_what_it_says(const struct cecl_plan *plan, uint32_t at, const struct cecl_fused *f)
 {
     const uint32_t peers = (uint32_t)plan->part.call.nranks - 1, end = at + f->count;
@@ -71,8 +71,8 @@ static void copies_are_of_the_result(const struct cecl_plan *plan, uint32_t redu
     }
 }
 
-/* A kernel must not signal for what an earlier kernel has written to peers. written[lane]: an earlier kernel has
- * written, and this lane signals next. */
+/* A kernel must not signal if an earlier kernel has written to peers. *written: an earlier kernel has, and this lane
+ * has not signalled since. */
 static void signals_for_its_own_writes(const struct cecl_fused *f, bool *written)
 {
     if (f->does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_SIGNAL_LAST))
@@ -90,7 +90,7 @@ static void pass_step(const struct cecl_step *step, bool *written)
     written[step->first] = false;
 }
 
-/* Walks the plan as bind.c does. Every reduction must be found exactly once, fused or alone. */
+/* Walks the plan as bind.c does. Every reduction must be found exactly once, taken over or not. */
 static struct taken walk(const struct cecl_plan *plan)
 {
     struct taken taken = {0};
@@ -126,7 +126,7 @@ static struct taken walk(const struct cecl_plan *plan)
 #define BEFORE (CECL_MEET_SIGNAL_FIRST | CECL_MEET_WAIT_FIRST)
 #define BEHIND (CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST)
 
-/* Checks on all ranks of a call with one reduction each: what the kernel does, and which steps are left. */
+/* Checks, on all ranks of a call with one reduction each, what the kernel does, and which steps are left to the stream. */
 static void kernel_does(struct cecl_part part, uint32_t does, bool sends, uint32_t barriers_left,
                         uint32_t copies_left)
 {
@@ -172,7 +172,7 @@ TEST(a_kernel_writes_its_result_at_peers_where_it_may)
     }
 }
 
-/* Returns how many ranks of a call have a plan that is one kernel. */
+/* How many ranks of a call have a plan that is a single kernel. */
 static int kernels_of(struct cecl_part part)
 {
     const int n = part.call.nranks;
@@ -184,7 +184,7 @@ static int kernels_of(struct cecl_part part)
     return count;
 }
 
-/* Ranks that meet by different words would wait for ever. */
+/* A rank with such a plan and one without would meet by different words, and wait for ever. */
 TEST(all_ranks_or_none_have_a_plan_of_one_kernel)
 {
     for (int n = 2; n <= RANKS_MAX; n++)
@@ -209,7 +209,7 @@ TEST(all_ranks_or_none_have_a_plan_of_one_kernel)
         }
 }
 
-/* Such a plan is not changed by capture, on devices whose kernels meet. */
+/* On devices whose kernels meet, capture does not change such a plan. */
 TEST(a_plan_of_one_kernel_is_captured_as_it_is)
 {
     for (int meets = 0; meets < 2; meets++) {
@@ -260,8 +260,8 @@ TEST(a_kernel_that_reduces_staging_at_once_meets_peers_before)
     }
 }
 
-/* With chunks, the side lane waits for the main lane, which is no barrier. It signals after the kernel
- * while a later chunk needs the slot. */
+/* With chunks, the kernel's lane first waits for the main lane, which is no barrier, so the kernel does not take it
+ * over. The kernel signals at its end while a later chunk needs the slot. */
 TEST(kernels_of_chunks_signal_that_their_slot_is_free)
 {
     for (int n = 2; n <= RANKS_MAX; n++)
@@ -283,7 +283,7 @@ TEST(kernels_of_chunks_signal_that_their_slot_is_free)
         }
 }
 
-/* A rank without a block has no kernel: its stream writes the flags. */
+/* A rank without a block has no kernel, so its stream writes the flags. */
 TEST(a_rank_that_has_nothing_to_reduce_has_nothing_taken_over)
 {
     struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 4, 3); /* blocks of 1, 1, 1, 0 */
@@ -318,10 +318,7 @@ TEST(calls_without_reductions_have_nothing_taken_over)
         }
 }
 
-/* ---- similar steps that are not taken over */
-
-/* Rank 1's plan of an all-reduce among 4 ranks whose kernel does everything; `at`: index of its first
- * step. */
+/* Rank 1's plan of an all-reduce among 4 ranks whose kernel does everything; `at`: index of its first step. */
 static struct cecl_plan *fused_all_reduce(struct cecl_plan **all)
 {
     struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 4, 400);
@@ -339,8 +336,8 @@ static struct cecl_copy *first_copy(struct cecl_plan *plan, uint32_t reduce_at)
     return &plan->copies[plan->steps[reduce_at + 1].first];
 }
 
-/* One copy with a different place, size, area or shape is enough: copy engines then make all copies, and
- * the steps after them are not taken over either. */
+/* If one copy has a different place, size, area or shape, copy engines make all copies, and the kernel does not take
+ * over the steps after them either. */
 TEST(copies_of_anything_else_are_left)
 {
     for (int fault = 0; fault < 6; fault++) {
@@ -377,7 +374,7 @@ TEST(more_copies_than_a_kernel_takes_are_left)
     }
 }
 
-/* Flags that do not form a barrier: one is missing, or has another phase, lane or order. */
+/* Flags that form no barrier: one is missing, or has another phase, lane or order. */
 TEST(flags_that_are_no_barrier_are_left)
 {
     for (int fault = 0; fault < 5; fault++)
@@ -403,7 +400,7 @@ TEST(flags_that_are_no_barrier_are_left)
         }
 }
 
-/* A wait that reads another row, or waits for another phase than was signalled. */
+/* Waits that read another row, or wait for another phase than the signals had. */
 TEST(waits_for_something_else_are_left)
 {
     static const uint32_t rows[] = {0, CECL_LANE_SIDE, CECL_COUNTER_SLOTS};
@@ -433,9 +430,7 @@ TEST(several_reductions_in_a_step_are_left)
     free_plans(all, 4);
 }
 
-/* ---- groups */
-
-/* Checks what the kernels of three reductions that share barriers take over. */
+/* What the kernels of three reductions that share barriers take over. */
 static void kernels_of_a_bundle_take_over(struct cecl_way way, enum cecl_op_index op,
                                           const uint32_t does[3])
 {
@@ -460,7 +455,7 @@ static void kernels_of_a_bundle_take_over(struct cecl_way way, enum cecl_op_inde
     cecl_plan_free(&plan);
 }
 
-/* A kernel that follows others signals for all of them, unless they have written to peers. */
+/* The last kernel signals for all, unless earlier kernels have written to peers. */
 TEST(the_first_and_the_last_kernel_of_a_bundle_meet_peers)
 {
     const struct cecl_way reads = {.reduce = {.read_at_peers = true}},

@@ -1,5 +1,5 @@
-/* Plans of captured calls: which of them tell their host when they run, and faults that the verifier must find. That they are
- * right, again and again, between others: tests/fuzz/fuzz_plan.c. */
+/* Plans of captured calls: which of them tell their host when they run, and faults that the verifier must find.
+ * tests/fuzz/fuzz_plan.c shows that such plans are right when they are repeated and mixed with others. */
 #include "plans.h"
 
 #include "ce/capture.h"
@@ -10,7 +10,7 @@
 /* A captured plan of `count` barriers of two ranks, between `first` and `last` steps of another kind. */
 static struct cecl_plan barriers_between(int rank, int first, int count, int last)
 {
-    const struct cecl_step step = {.kind = CECL_STEP_REDUCE}; /* any step */
+    const struct cecl_step step = {.kind = CECL_STEP_REDUCE}; /* any step that is no flag */
     struct cecl_part part = part_of(CECL_OP_BARRIER, false, CECL_PUSH, 0);
     struct cecl_plan plan;
     part.call.rank = rank;
@@ -20,7 +20,7 @@ static struct cecl_plan barriers_between(int rank, int first, int count, int las
         cecl_plan_repeat(&plan, &step);
     for (int i = 0; i < count; i++) {
         cecl_plan_barrier(&plan);
-        if (i + 1 < count) /* keeps the waits apart */
+        if (i + 1 < count) /* keeps the waits of two barriers apart */
             cecl_plan_repeat(&plan, &step);
     }
     for (int i = 0; i < last; i++)
@@ -30,7 +30,7 @@ static struct cecl_plan barriers_between(int rank, int first, int count, int las
     return plan;
 }
 
-/* The same without the steps of another kind, which are no valid reductions. */
+/* The same without the other steps, because they are no valid reductions. */
 static struct cecl_plan barriers(int rank, int count)
 {
     struct cecl_plan plan = barriers_between(rank, 0, count, 0);
@@ -41,7 +41,8 @@ static struct cecl_plan barriers(int rank, int count)
     return plan;
 }
 
-/* The host must not take a call for ended whose last copies still run, nor for not begun whose first ones do. */
+/* From flags alone, the host would take a call for ended while its last copies run, and for not begun while its first
+ * ones run. */
 TEST(a_call_that_does_not_begin_and_end_with_a_phase_tells_its_host)
 {
     for (int kind = 1; kind < 12; kind++) { /* 0 would be an empty call */
@@ -61,7 +62,7 @@ TEST(a_call_that_does_not_begin_and_end_with_a_phase_tells_its_host)
     }
 }
 
-/* Spoils step `step` of barriers on all ranks. MOVED: exchanges it with the step before. */
+/* Spoils step `step` of the barriers, on all ranks. MOVED: exchanges it with the step before. */
 enum spoil { LEFT_OUT, ONE_BIT, OTHER_BIT, MOVED };
 static void expect_wrong(int count, int step, enum spoil how, const char *fault)
 {

@@ -23,7 +23,7 @@ static struct cecl_plan *lower_groups(struct cecl_part groups[][GROUP_MAX], cons
     return plans;
 }
 
-/* 64 gathers in one batch between two barriers: together they use the flags of one gather. */
+/* 64 gathers are one batch between two barriers, and use the flags of one gather. */
 TEST(gathers_share_their_barriers)
 {
     struct cecl_part parts[64];
@@ -42,11 +42,9 @@ TEST(gathers_share_their_barriers)
     cecl_plan_free(&plan);
 }
 
-/* ---- reductions */
-
 #define REDUCTIONS 8
 
-/* Reductions of 10 elements of 4 bytes for each of 4 ranks, whose inputs take 120 bytes of staging each. */
+/* Lowers reductions of 10 elements of 4 bytes for each of 4 ranks. Each one's inputs take 120 bytes of staging. */
 static void lower_reductions(enum cecl_op_index op, struct cecl_way way, uint64_t staging,
                              struct cecl_plan *plan)
 {
@@ -63,7 +61,7 @@ static void lower_reductions(enum cecl_op_index op, struct cecl_way way, uint64_
     assert_int_equal(cecl_lower_group(parts, REDUCTIONS, plan), ceclSuccess);
 }
 
-/* One barrier before the inputs are sent, in one batch, and one before they are reduced. */
+/* Inputs are sent in one batch. There is one barrier before that, and one before the reductions. */
 TEST(reductions_share_their_barriers)
 {
     struct cecl_plan plan;
@@ -76,8 +74,8 @@ TEST(reductions_share_their_barriers)
     cecl_plan_free(&plan);
 }
 
-/* All results are sent as one batch of copies. But if kernels write the results, each reduction has a step of its
- * own for that, right after it. */
+/* All results are one batch of copies. But if kernels write the results, a step of its own after each reduction stands
+ * for that. */
 TEST(results_of_reductions_are_one_batch_unless_kernels_write_them)
 {
     struct cecl_plan plan;
@@ -96,7 +94,7 @@ TEST(results_of_reductions_are_one_batch_unless_kernels_write_them)
     cecl_plan_free(&plan);
 }
 
-/* Each reduction has 120 bytes of staging, at a multiple of 256. */
+/* Each reduction takes 120 bytes of staging, from a multiple of 256 on. */
 TEST(a_bundle_takes_no_more_than_staging)
 {
     static const struct {
@@ -115,8 +113,8 @@ TEST(a_bundle_takes_no_more_than_staging)
     }
 }
 
-/* The chunks of all calls follow each other. Only the first call's first chunk waits for a barrier, and only
- * the last call is cut into as many chunks as a lone call. */
+/* The chunks of all calls follow each other. Only the first call's first chunk waits for a barrier, and only the last
+ * call is cut into as many chunks as a lone call. */
 TEST(reductions_in_chunks_are_one_pipeline)
 {
     struct cecl_plan plan;
@@ -131,7 +129,7 @@ TEST(reductions_in_chunks_are_one_pipeline)
     cecl_plan_free(&plan);
 }
 
-/* In a group the end of a share is not reduced separately, so that the calls may share barriers. */
+/* In a group, the end of a share is not reduced separately, so that calls can share barriers. */
 TEST(reductions_with_an_end_are_in_a_bundle)
 {
     struct cecl_plan plan;
@@ -142,7 +140,7 @@ TEST(reductions_with_an_end_are_in_a_bundle)
     cecl_plan_free(&plan);
 }
 
-/* Calls that share all of staging form one bundle; reductions that need staging come in the next bundle. */
+/* Other calls may use all of staging as one bundle; reductions that need staging form the next bundle. */
 TEST(reductions_take_no_staging_from_other_calls)
 {
     struct cecl_part parts[3];
@@ -174,7 +172,6 @@ static void give_the_first_ones(struct cecl_place *place)
         place->offset %= 256;
 }
 
-/* Two reductions of a bundle use the same staging. */
 TEST(the_verifier_tells_reductions_of_a_bundle_apart)
 {
     struct cecl_part groups[1][GROUP_MAX];
@@ -193,7 +190,7 @@ TEST(the_verifier_tells_reductions_of_a_bundle_apart)
     free_plans(plans, 3);
 }
 
-/* The verifier finds a copy that goes to another call's buffer. */
+/* The fault is a copy to another call's buffer. */
 TEST(the_verifier_tells_calls_of_a_group_apart)
 {
     struct cecl_part groups[1][GROUP_MAX];
@@ -216,7 +213,7 @@ static void give_to_second_call(struct cecl_place *place)
         place->area = CECL_AREA_COUNT + CECL_AREA_STAGING;
 }
 
-/* All calls of a group share one staging: that of its first call. */
+/* A group has the staging of its first call. */
 TEST(staging_of_a_later_call_of_a_group_is_refused)
 {
     struct cecl_part groups[1][GROUP_MAX];

@@ -1,5 +1,4 @@
-/* Descriptions as keys: calls that differ in any field get different plans, and ranks notice when they make
- * different calls. */
+/* Descriptions as keys: calls that differ in any field get different plans, and ranks notice that their calls differ. */
 #include "plans.h"
 
 #define RANKS 3
@@ -22,7 +21,7 @@ TEST(every_byte_of_a_description_counts)
     for (size_t i = 0; i < CECL_CALL_KEY_BYTES; i++) {
         if (i >= offsetof(struct cecl_call, layout_words) &&
             i < offsetof(struct cecl_call, layout_words) + sizeof(other.layout_words))
-            continue; /* the layout is shorter than the changed count */
+            continue; /* the changed count is larger than the layout */
         ((unsigned char *)&other)[i] ^= 1;
         if (cecl_call_equal(&call, &other))
             fail_msg("byte %zu does not count", i);
@@ -73,7 +72,7 @@ TEST(what_ranks_must_have_equal_is_in_the_signature)
 {
     struct cecl_call call = part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 8).call;
     call.nranks = RANKS;
-    call.view.shape.width = 8; /* only then a shape has other words */
+    call.view.shape.width = 8; /* a shape has other words only then */
     for (int field = 0;; field++) {
         struct cecl_call other = call;
         if (!change(&other, field))

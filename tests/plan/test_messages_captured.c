@@ -1,6 +1,6 @@
-/* Captured groups of messages: random programs with groups of any shape. Groups meet while they are captured.
- * However often all ranks launch them, every byte arrives, nothing races, and every signal has one wait, which
- * finds its word. The verifier finds planted faults. */
+/* Captured groups of messages: random programs with groups of any shape, which meet while they are captured. However
+ * often all ranks launch them, every byte arrives, nothing races, and every signal has one wait, which finds its word.
+ * The verifier finds planted faults. */
 #include "plans.h"
 
 #include "ce/messages.h"
@@ -8,7 +8,7 @@
 #define RANKS 4
 #define MESSAGES 20
 #define TIMES 3
-#define WORDS 3             /* pairs of words that the messages of a pair of ranks take in turn */
+#define WORDS 3             /* pairs of words that the messages between two ranks use in turn */
 #define FIRST CECL_COUNTERS /* the counter of the first word */
 
 struct group {
@@ -25,7 +25,7 @@ static struct cecl_verify_launch launches[RANKS][TIMES * MESSAGES];
 static struct cecl_verify_program program;
 static uint64_t seed, clock_now;
 static bool ignores_tickets;
-static uint32_t words; /* WORDS, or fewer as a fault */
+static uint32_t words; /* WORDS, or fewer to plant a fault */
 
 static uint32_t draw(uint32_t below)
 {
@@ -57,8 +57,8 @@ static void draw_messages(int nranks)
     }
 }
 
-/* Whether the group may have this message, too: all its messages with a peer in a role have words of their
- * own. */
+/* Whether the group may have this message, too: its messages in the same role with the same peer must have different
+ * words. */
 static bool has_words(int rank, const struct group *group, uint32_t id)
 {
     uint32_t same = 0;
@@ -68,8 +68,8 @@ static bool has_words(int rank, const struct group *group, uint32_t id)
     return same < WORDS;
 }
 
-/* Each rank has two groups at least: the verifier cannot order what a rank's user does between two launches of
- * one group. */
+/* The first group has a single message, so each rank has two groups: the verifier cannot order what a rank's user does
+ * between two launches of the same group. */
 static void tell(int rank)
 {
     struct group *group = &groups[rank][ngroups[rank]];
@@ -91,7 +91,7 @@ static bool has_met(int rank, const struct group *group)
     return true;
 }
 
-/* A counter for each word, because the verifier knows no slots. */
+/* Each word gets a counter of its own, because the verifier knows no slots. */
 static void name_words(const struct group *group, struct cecl_plan *plan)
 {
     for (uint32_t s = 0; s < plan->nsteps; s++) {
@@ -133,14 +133,14 @@ static void lower_group(int rank)
     ngroups[rank]++;
 }
 
-/* Captures all groups. Ranks continue in a random order; each waits until its group has met its peers. */
+/* Captures all groups. Ranks go on in a random order; each waits until its group has met its peers. */
 static void capture_all(void)
 {
     bool is_told[RANKS] = {false};
     int left = 1;
     for (int tries = 0; left > 0; tries++) {
         const int r = (int)draw((uint32_t)program.nranks);
-        assert_true(tries < 1000000); /* the captures do not wait for each other in a circle */
+        assert_true(tries < 1000000); /* else the captures wait for each other in a circle */
         if (at[r] < nevents[r] && !is_told[r]) {
             tell(r);
             is_told[r] = true;
@@ -216,7 +216,7 @@ static uint32_t found(const char *what)
     return count;
 }
 
-/* One lane for all peers needs the order in which groups were captured. */
+/* With one lane for all peers, sends need the order in which groups were captured. */
 TEST(sends_in_the_callers_order_deadlock)
 {
     words = WORDS;
@@ -232,7 +232,7 @@ TEST(messages_of_one_group_in_one_word_are_found)
     words = WORDS;
 }
 
-/* A step that only informs this rank's host may be missing without effect on peers. */
+/* Without a step that only informs this rank's host, peers would notice nothing. */
 TEST(every_missing_signal_and_wait_is_found)
 {
     uint32_t tried = 0;

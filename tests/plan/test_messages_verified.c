@@ -1,6 +1,6 @@
-/* Groups of messages, and collectives between them: programs with groups of any shape, in any order in
- * which ranks may post them. Every program that would end with each message launched alone also ends in
- * groups, with every byte in its place. The verifier finds planted faults. */
+/* Groups of messages, and collectives between them: programs with groups of any shape, in any order in which ranks may
+ * post them. If a program ends when each message is launched alone, it must also end in groups, with every byte in its
+ * place. The verifier finds planted faults. */
 #include "plans.h"
 
 #include "ce/messages.h"
@@ -52,7 +52,6 @@ static void add_message(int i, int nranks, uint64_t counts[RANKS][RANKS])
     add_event(m->to, i, -1);
 }
 
-/* Draws a program. Its calls are in-place all-gathers. */
 static void make_program(uint64_t number, int ncalls)
 {
     uint64_t counts[RANKS][RANKS] = {{0}};
@@ -135,7 +134,7 @@ static void make_launch(int rank)
     groups[rank]++;
 }
 
-/* Lets hosts continue in a random order, some far ahead of others. */
+/* Hosts go on in a random order, some far ahead of others. */
 static void post_all(void)
 {
     for (int left = program.nranks; left > 0;) {
@@ -152,7 +151,7 @@ static void run(uint64_t number, int ncalls)
 {
     make_program(number, ncalls);
     post_all();
-    program.order = number; /* lanes continue in a random order, too */
+    program.order = number; /* lanes go on in a random order, too */
     if (cecl_verify_program(&program) != ceclSuccess)
         fail_msg("program %llu: %s", (unsigned long long)number, cecl_message());
     free_program();
@@ -172,7 +171,6 @@ TEST(so_does_every_one_with_collectives_between)
             run(number, CALLS);
 }
 
-/* The order in which lanes continue changes no result. */
 TEST(a_program_ends_in_whatever_order_lanes_go_on)
 {
     make_program(7, CALLS);
@@ -182,9 +180,7 @@ TEST(a_program_ends_in_whatever_order_lanes_go_on)
     free_program();
 }
 
-/* ---- planted faults */
-
-/* ONE_LANE: for all peers. ONE_WORD: for both ready and moved. The others lack all steps of a kind. */
+/* ONE_LANE: for all peers. ONE_WORD: for both READY and MOVED. The others lack all steps of a kind. */
 enum fault { ONE_LANE, ONE_WORD, NO_READY, NO_MOVED, NO_JOIN, NO_FORK };
 
 static bool lacks(enum fault fault, const struct cecl_step *step)
@@ -214,13 +210,13 @@ static void plant(enum fault fault, struct cecl_plan *plan)
     }
 }
 
-/* least  of 200 programs; some faults are harmless in some programs */
+/* `least`: of 200 programs; some faults do no harm in some programs */
 TEST(planted_faults_are_found)
 {
     static const struct {
         enum fault fault;
         uint32_t least;
-        const char *words; /* of one message at least */
+        const char *words; /* what one message at least says */
     } rows[] = {{ONE_LANE, 11, "deadlock"}, {NO_READY, 200, "race"}, {NO_MOVED, 200, "race"},
                 {NO_JOIN, 101, "race"},     {NO_FORK, 11, "race"},   {ONE_WORD, 21, "grow"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -243,8 +239,6 @@ TEST(planted_faults_are_found)
     }
 }
 
-/* ---- plans as text */
-
 static struct cecl_message with(int peer, enum cecl_role role, bool second, uint64_t group)
 {
     return (struct cecl_message){.peer = peer,
@@ -255,7 +249,6 @@ static struct cecl_message with(int peer, enum cecl_role role, bool second, uint
                                  .group = group};
 }
 
-/* Makes the plan of rank 0 of 4. */
 static void lower_group(const struct cecl_message *group, uint32_t count, uint32_t *order,
                         struct cecl_plan *plan)
 {
@@ -302,7 +295,7 @@ TEST(messages_with_two_peers_have_a_lane_each)
         "cecl: rank 0:     13  wait for rank 3: receiver has moved message 1\n"
         "cecl: rank 0:     14  wait for lane 2\n"
         "cecl: rank 0:     15  wait for lane 3\n";
-    /* on its lane, rank 2's earlier group comes first */
+    /* rank 2's earlier group comes first on its lane */
     const struct cecl_message group[] = {
         with(2, CECL_SENDER, true, 1), with(1, CECL_SENDER, true, 7),
         with(2, CECL_RECEIVER, true, 0), with(3, CECL_SENDER, false, 0)};

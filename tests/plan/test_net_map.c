@@ -1,5 +1,5 @@
-/* The calls of NCCL that carry a call over several hosts: functions that stand in for NCCL's note what they are given. That
- * every byte arrives: tests/multi/test_carried_calls.c. */
+/* Which calls of NCCL carry a call over several hosts: functions in place of NCCL's note what they are given.
+ * tests/multi/test_carried_calls.c shows that every byte arrives. */
 #include "../with_cmocka.h"
 
 #include "net/net.h"
@@ -12,7 +12,7 @@ static char send_buffer[ROOM], recv_buffer[ROOM];
 static struct cecl_pool no_pool;
 static const struct cecl_windows windows = {.pool = &no_pool};
 
-/* The description of a call of rank `r`. */
+/* Describes a call as rank `r` makes it. */
 static struct cecl_call describe(enum cecl_op_index op, struct cecl_args args, int r)
 {
     static uint64_t layout[CECL_LAYOUT_WORDS_MAX(RANKS)];
@@ -37,7 +37,7 @@ struct made {
 };
 
 static struct made *made;
-static uint32_t nmade, fails_at; /* fails_at: the number of the call that NCCL refuses; 0: none */
+static uint32_t nmade, fails_at; /* `fails_at`: the number of the call that NCCL refuses; 0: none */
 
 static nccl_result note(struct made call)
 {
@@ -47,7 +47,7 @@ static nccl_result note(struct made call)
     return nmade % 2 ? NCCL_SUCCESS : NCCL_IN_PROGRESS;
 }
 
-/* Defines a function of NCCL that notes its call. */
+/* Defines a function in place of NCCL's, which notes its call. */
 #define NOTES(name, kind, ...) \
     static nccl_result name(__VA_ARGS__, NCCL_ON) \
     { \

@@ -1,6 +1,6 @@
-/* One-sided calls in the verifier: random programs of puts and gets between ranks that agree by signals
- * which rank may access which memory. Every byte arrives, nothing races, and every signal is taken. The
- * verifier notices a missing step. */
+/* One-sided calls in the verifier: random programs of puts and gets, in which ranks agree by signals which rank may
+ * access which memory. Every byte arrives, nothing races, and every signal is taken. The verifier notices a missing
+ * step. */
 #include "plans.h"
 
 #include "ce/one_sided.h"
@@ -11,11 +11,11 @@
 #define BYTES 16
 #define FIRST CECL_COUNTERS /* the counter of signal 0 */
 
-/* A put or a get. `owner` has the window, `mover` makes the call. Both use the same signal number. */
+/* A put or a get: `owner` has the window, `mover` makes the call. Both signal by the same number. */
 struct transfer {
     int owner, mover, number;
     bool gets;
-    int extra; /* further signals of the mover that the owner takes in the same wait */
+    int extra; /* further signals of the mover, which the owner takes in the same wait */
 };
 
 static struct transfer transfers[TRANSFERS_MOST];
@@ -32,7 +32,7 @@ static struct cecl_counted own(uint32_t counter)
     return (struct cecl_counted){counter, 1};
 }
 
-/* Adds a call to the plan of a rank's launch. */
+/* Adds a call's steps to the plan of a rank's launch. */
 static void add(struct cecl_plan *plan, const struct cecl_one_sided *call)
 {
     struct cecl_plan one;
@@ -87,7 +87,7 @@ static void lower_mover(const struct transfer *t, struct cecl_plan *plan)
     const struct cecl_one_sided_signal signal = signal_to(t->mover, t->owner, t->number);
     call.sent = t->gets ? NULL : &signal;
     add(plan, &call);
-    if (t->gets) /* a get has no signal of its own */
+    if (t->gets) /* a get sends no signal, so another call does */
         add(plan, &(struct cecl_one_sided){
                       .peer = t->owner, .sent = &signal, .done = own(CECL_COUNTER_LINE)});
 }
@@ -169,8 +169,7 @@ static bool is_own_mark(const struct cecl_step *step)
            (step->counter == CECL_COUNTER_LINE || step->counter == CECL_COUNTER_WAITS);
 }
 
-/* Whether a later signal in the plan raises the counter further, so that peers cannot notice that this one
- * is missing. */
+/* Whether a later signal of the plan raises the same counter further, so that peers cannot notice a lack of this one. */
 static bool is_overtaken(const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];
@@ -182,7 +181,7 @@ static bool is_overtaken(const struct cecl_plan *plan, uint32_t at)
     return overtaken;
 }
 
-/* A step that only informs this rank's host may be missing without effect on peers. */
+/* Without a step that only informs this rank's host, peers would notice nothing. */
 TEST(every_missing_step_is_found)
 {
     uint32_t tried = 0;
@@ -202,7 +201,6 @@ TEST(every_missing_step_is_found)
     assert_true(tried > 1000);
 }
 
-/* The signal overtakes the bytes. */
 TEST(a_signal_before_the_copy_is_found)
 {
     make_program(1);
@@ -224,8 +222,6 @@ TEST(a_signal_before_the_copy_is_found)
     assert_non_null(strstr(cecl_message(), "race"));
     free_program();
 }
-
-/* ---- the form of a plan */
 
 TEST(a_call_has_no_step_that_it_does_not_need)
 {

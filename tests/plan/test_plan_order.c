@@ -1,5 +1,5 @@
-/* The order of a plan's steps: each series of signals, waits or copies starts with the right neighbour, and
- * chunks fit staging. Also: building a plan without memory. */
+/* The order of a plan's steps: each series of signals, waits or copies begins with the right neighbour, and chunks fit
+ * in staging. Also: what a builder returns after a failed allocation. */
 #include "plans.h"
 
 #define RANKS 7
@@ -13,7 +13,7 @@ static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
     return lower_at(part, RANKS, rank);
 }
 
-/* The peer that a copy of `rank` serves: the other end, or, in a copy within `rank`, the block's owner. */
+/* The peer at the other end of the copy; the block's owner if both ends are this rank. */
 static int partner(const struct cecl_plan *plan, const struct cecl_copy *copy)
 {
     if (copy->dst.rank != plan->part.call.rank)
@@ -74,7 +74,7 @@ TEST(a_pull_out_of_place_copies_its_own_block_before_it_says_so)
     cecl_plan_free(&plan);
 }
 
-/* All chunks but the last are the largest multiple of 256 bytes that fits for each peer. */
+/* All chunks but the last one are the largest multiple of 256 bytes that fits for each peer. */
 TEST(chunks_through_staging_are_aligned_and_as_large_as_fit)
 {
     const uint64_t staging = (RANKS - 1) * 1000 + 5, chunk = 768, bytes = 2 * chunk + 100;
@@ -118,13 +118,11 @@ TEST(a_builder_that_lost_a_step_hands_back_nothing)
     assert_memory_equal(&plan, &nothing, sizeof(plan));
 }
 
-/* ---- calls whose blocks differ, or have a root */
-
-/* A call, and the only rank in place, or -1 for none; -2: all ranks or none, as `part` says. */
+/* A call. `in_place_at`: the rank in place, which is the only one; -1: none; -2: all or none, as `part` says. */
 struct drawn {
     struct cecl_part part;
     int in_place_at;
-    uint64_t outside[CECL_MAX_RANKS / 64]; /* of the parts that are made of it */
+    uint64_t outside[CECL_MAX_RANKS / 64]; /* for the parts that part_at makes */
 };
 
 /* A gather or a scatter, in which only the root may be in place. */
@@ -172,7 +170,6 @@ TEST(carried_blocks_arrive)
             }
 }
 
-/* Bits that vary a call. */
 enum { IN_PLACE = 1, NO_SM = 2, HOWS = 4 };
 
 static struct drawn as(struct drawn d, int how, uint64_t staging)
@@ -183,7 +180,7 @@ static struct drawn as(struct drawn d, int how, uint64_t staging)
     return d;
 }
 
-/* Two ranks that keep `own` bytes each and exchange 4. */
+/* A call of two ranks that keep `own` bytes each and exchange 4. */
 static struct cecl_part swap_part(uint64_t layout[2][10], int rank, uint64_t own, uint64_t staging)
 {
     for (int r = 0; r < 2; r++)
@@ -206,7 +203,8 @@ TEST(all_ranks_have_two_barriers_whatever_they_lend)
 {
     uint64_t layout[2][10];
     static const uint64_t owns[] = {0, 1, 8, 9, 100};
-    static const uint32_t copies[] = {1, 3, 3, 7, 51}; /* the block; two for each round */
+    static const uint32_t copies[] = {1, 3, 3, 7,
+                                      51}; /* the block for the peer, and two for each round */
     for (size_t i = 0; i < 5; i++) {
         const struct cecl_part part = swap_part(layout, 0, owns[i], 8);
         struct cecl_plan plan = lower_at(part, 2, 0);
@@ -228,7 +226,7 @@ TEST(staging_of_one_byte_is_refused_by_all)
     }
 }
 
-/* Staging of 7 has halves of 3: a block of 20 bytes takes 7 rounds in each direction. */
+/* Halves of a staging of 7 bytes have 3: a block of 20 bytes takes 7 rounds in each direction. */
 TEST(the_roots_own_block_goes_in_rounds)
 {
     const uint32_t rounds = 7, peers = 3;
@@ -248,7 +246,7 @@ TEST(the_roots_own_block_goes_in_rounds)
     }
 }
 
-/* A whole block passes its root's link once for each peer; in pieces, once in total. */
+/* A whole block leaves its root once for each peer; in pieces, each byte leaves it once. */
 TEST(a_broadcast_in_pieces_leaves_its_root_once)
 {
     for (uint64_t spread = 0; spread < 3; spread++)

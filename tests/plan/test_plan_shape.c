@@ -1,4 +1,5 @@
-/* The shape of plans: batches, order, local copies, and their printed form. That plans are right: tests/fuzz/fuzz_plan.c. */
+/* The shape of plans: batches, order, local copies, and their printed form. tests/fuzz/fuzz_plan.c shows that plans are
+ * right. */
 #include "plans.h"
 
 static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
@@ -51,9 +52,8 @@ TEST(staging_that_is_too_small_is_refused_with_what_is_needed)
     assert_non_null(strstr(cecl_message(), "71"));
 }
 
-/* ---- plans of some calls */
-
-/* The copies of a graph run beside each other by themselves, but not beside what the call waits for. */
+/* In a graph, the copies of one batch run beside each other anyway. But a copy outside of it would run beside the waits
+ * before it. */
 TEST(a_captured_call_copies_its_own_block_in_the_batch_of_the_others)
 {
     for (uint32_t captured = 0; captured < 2; captured++) {
@@ -72,7 +72,7 @@ TEST(a_captured_call_copies_its_own_block_in_the_batch_of_the_others)
     }
 }
 
-/* Peers return a block, and pass three barriers, only for ranks that are out of place. */
+/* Peers return the blocks of ranks that are out of place. Only if there is such a rank is there a third barrier. */
 TEST(peers_return_what_is_out_of_place_alone)
 {
     struct cecl_part part = part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8);
@@ -108,7 +108,7 @@ TEST(a_barrier_is_a_signal_to_each_and_a_wait_for_each)
     }
 }
 
-/* 2 ranks gather 4 rows of 3 bytes into rows of 8: a gap of 2. */
+/* Two ranks gather 4 rows of 3 bytes into rows of 8, which leaves a gap of 2. */
 TEST(rows_go_in_one_copy_to_each_peer)
 {
     struct cecl_part part = part_of(CECL_OP_ALL_GATHER_STRIDED, true, CECL_PUSH, 12);
@@ -126,7 +126,7 @@ TEST(rows_go_in_one_copy_to_each_peer)
     free_plans(plans, 2);
 }
 
-/* Whichever method is requested, no kernel reads at the peers. */
+/* No kernel reads tiles at the peers, whatever direction is requested. */
 TEST(the_way_of_tiles_is_through_staging)
 {
     static const uint64_t layout[] = {2, 0, 60, 13, 7, 40, 4, 29, 29};
@@ -147,8 +147,6 @@ TEST(the_way_of_tiles_is_through_staging)
     }
 }
 
-/* ---- as text */
-
 TEST(a_plan_prints_one_line_a_step)
 {
     static const char expected[] =
@@ -167,7 +165,7 @@ TEST(a_plan_prints_one_line_a_step)
     cecl_plan_free(&plan);
 }
 
-/* A plan of two calls that no lowering makes, with one step of each kind that the test above lacks. */
+/* A plan of two calls that no lowering makes: it has each kind of step that the test above lacks. */
 TEST(every_kind_of_step_is_printed)
 {
     static const char expected[] =
@@ -232,7 +230,7 @@ static ssize_t count_write(void *writes, const char *text, size_t bytes)
     return (ssize_t)bytes;
 }
 
-/* Prints to an unbuffered stream such as stderr; the text of 64 ranks is larger than the internal buffer. */
+/* The stream is unbuffered, as stderr is. The text of 64 ranks is larger than the function's own buffer. */
 TEST(a_plan_is_written_at_once)
 {
     int writes = 0;

@@ -3,7 +3,7 @@
 #include "plans.h"
 #include "sm/reduce.h"
 
-/* The verifier finds a peer's input by the area of this rank's own input. */
+/* A rank names its peers' inputs by the area of its own input. */
 TEST(an_input_in_the_other_area_is_refused)
 {
     struct cecl_part part = reduction_of(CECL_OP_ALL_REDUCE, 3, 60, 1);
@@ -27,7 +27,7 @@ static struct cecl_plan *all_reduce_in_chunks(struct cecl_part *part)
     return lower_all(part, 1, 3);
 }
 
-/* 4096 bytes in chunks of at most 1280: four chunks of 1024. The last one is halved again and again. */
+/* 4096 bytes in chunks of at most 1280 are four chunks of 1024. The last one is halved until the halves are 128. */
 TEST(the_last_chunk_is_halved)
 {
     static const uint64_t expected[] = {1024, 1024, 1024, 512, 256, 128, 128};
@@ -60,7 +60,7 @@ TEST(no_chunk_is_for_a_small_rest)
     free_plans(plans, 3);
 }
 
-/* The results of all chunks but the last are sent while the last chunk is reduced. */
+/* The results of all chunks but the last are sent while that one is reduced. */
 TEST(an_all_reduce_sends_its_results_in_two)
 {
     struct cecl_part part;
@@ -75,7 +75,7 @@ TEST(an_all_reduce_sends_its_results_in_two)
     free_plans(plans, 3);
 }
 
-/* Removes a step from rank 0's plan, and checks that the verifier refuses the plan. */
+/* Without this step in rank 0's plan, the verifier must refuse the plans. */
 static void without_step(enum cecl_step_kind kind, int lane, uint32_t skip, const char *words)
 {
     struct cecl_part part;
@@ -108,7 +108,7 @@ TEST(a_wrong_order_of_sources_is_found)
     free_plans(plans, 3);
 }
 
-/* Right byte by byte, but a part of an element cannot be reduced. */
+/* Byte by byte the result is right, but a part of an element cannot be reduced. */
 TEST(a_reduction_of_a_part_of_an_element_is_refused)
 {
     const struct cecl_part part = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 6, 1);
@@ -143,7 +143,7 @@ static struct cecl_part with_input(enum cecl_op_index op, int n, uint64_t elemen
     return part;
 }
 
-/* SMs do not read such an input even if the caller requests it, nor a buffer whose place some rank does not
+/* SMs do not read such an input at peers even if the caller requests it, nor a buffer whose place some rank does not
  * know. */
 TEST(an_input_that_peers_cannot_reach_is_never_read_there)
 {
@@ -164,8 +164,7 @@ TEST(an_input_that_peers_cannot_reach_is_never_read_there)
                 }
 }
 
-/* 192 MiB without staging: copy engines send all but the end, if there are no more ranks than a kernel
- * writes to. */
+/* 192 MiB without staging: SMs write the end, if a kernel can write to as many ranks; copy engines send all else. */
 TEST(a_large_all_reduces_end_is_written_where_it_may_be)
 {
     for (int n = 2; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {
@@ -178,11 +177,11 @@ TEST(a_large_all_reduces_end_is_written_where_it_may_be)
     }
 }
 
-/* SMs send the end of each block, as far as a rank has any of it; copy engines send the beginning. */
+/* SMs send the end of each block, or as much of it as a rank has; copy engines send the beginning. */
 TEST(the_end_of_a_block_is_apart)
 {
     struct cecl_part part = reduction_of(CECL_OP_ALL_REDUCE, 4, 3600, 1);
-    part.way.reduce.share = 1000; /* the last share has 600 bytes */
+    part.way.reduce.share = 1000; /* so the last share has 600 bytes */
     part.way.reduce.read_at_peers = true;
     part.way.reduce.sms_end = 300; /* copy engines send the rest, a multiple of 256 */
     struct cecl_plan *plans = lower_all(&part, 1, 4);
@@ -198,8 +197,8 @@ TEST(the_end_of_a_block_is_apart)
     free_plans(plans, 4);
 }
 
-/* For each chunk, ranks meet before it is sent, before it is reduced and before its result is sent; and
- * once at the end. */
+/* Ranks meet three times for each chunk: before it is sent, before it is reduced, and before its result is sent. They
+ * meet once more at the end. */
 TEST(a_reduce_in_rounds_has_no_empty_round)
 {
     struct cecl_part part = reduction_of(CECL_OP_REDUCE, 3, 3 * 4096, 1);
@@ -213,7 +212,7 @@ TEST(a_reduce_in_rounds_has_no_empty_round)
     free_plans(plans, 3);
 }
 
-/* A single rank has no peers with which to share staging. */
+/* A single rank has no peers with which to share staging, so its block is not cut into chunks. */
 TEST(one_rank_reduces_blocks_of_any_size)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_REDUCE_SCATTER, CECL_OP_ALL_REDUCE,
@@ -230,7 +229,7 @@ TEST(one_rank_reduces_blocks_of_any_size)
     }
 }
 
-/* Above the limit, copies send the reduced data, and the plan says so. */
+/* Above the limit, copy engines send the result. */
 TEST(sms_send_to_no_more_ranks_than_a_kernel_takes)
 {
     for (int n = CECL_REDUCE_ALSO_MAX; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {

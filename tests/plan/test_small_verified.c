@@ -1,6 +1,6 @@
-/* Small calls, and urgent ones that go through memory of the host: each has one exchange, and no barrier before it. Calls
- * alternate between two halves of the slots, or of that memory; one half is not enough. Also: the shape of these plans, and
- * which calls are urgent. Random ones, between others: tests/fuzz/fuzz_plan.c. */
+/* Small calls, and urgent ones that go through host memory: each has one exchange, and no barrier before it. Calls
+ * alternate between two halves of the slots, or of that memory; one half is not enough. Also: the shape of these plans,
+ * and which calls are urgent. tests/fuzz/fuzz_plan.c draws random ones, between others. */
 #include "plans.h"
 
 #define SLOT 512
@@ -23,10 +23,8 @@ static struct cecl_part small_of(enum cecl_op_index op, uint64_t n, bool in_plac
     return part;
 }
 
-/* ---- the shape of a plan */
-
-/* Signals, posts and waits, one of each for each peer, from the right neighbour on; then one step takes the data out of
- * the slots: one batch, or a reduction in rank order. */
+/* Signals, posts and waits, one of each for each peer, from the right neighbour on. Then one step takes the data out of
+ * the slots: a batch, or a reduction in rank order. */
 static void prints(enum cecl_op_index op, uint8_t half, const char *expected)
 {
     const struct cecl_part part = small_of(op, 3, true, 40, half);
@@ -72,7 +70,7 @@ TEST(a_small_plan_is_one_exchange_of_posts)
            "cecl: rank 1:         -> recv[1]+0\n");
 }
 
-/* Two calls of any kinds suffice for a fault; with alternating halves, both are right. */
+/* Two calls of any kinds race if they use the same half; in alternating halves, both are right. */
 static void half_twice_is_a_race(const struct cecl_part *first, struct cecl_part second, int n,
                                  const char *words)
 {
@@ -114,8 +112,6 @@ TEST(what_does_not_fit_a_slot_is_not_small)
     }
 }
 
-/* ---- urgent calls */
-
 static const enum cecl_op_index urgent[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL,
                                             CECL_OP_BROADCAST, CECL_OP_GATHER, CECL_OP_SCATTER};
 #define URGENT (sizeof(urgent) / sizeof(urgent[0]))
@@ -133,7 +129,7 @@ static struct cecl_part urgent_of(enum cecl_op_index op, bool in_place, uint64_t
     return part;
 }
 
-/* With a root, the second call may need nothing that the first one still does. */
+/* Calls with a root are left out: the second one may use nothing that the first one still needs. */
 TEST(one_half_of_host_memory_twice_in_a_row_is_a_race)
 {
     for (int i = 0; i < 2 * 2 * 2; i++) {
@@ -154,7 +150,7 @@ TEST(no_copy_goes_between_devices)
                 const struct cecl_copy *copy = &plans[r].copies[c];
                 assert_true((copy->dst.area == CECL_AREA_HOST) !=
                             (copy->src.area == CECL_AREA_HOST));
-                /* a rank writes only its own part and its own recvbuff */
+                /* a rank writes only its own part of host memory and its own recvbuff */
                 assert_int_equal(copy->dst.rank, r);
             }
         }
@@ -172,8 +168,6 @@ TEST(a_block_for_all_ranks_is_sent_once)
     assert_int_equal(sent, 100);
     free_plans(plans, 4);
 }
-
-/* ---- which calls go through host memory */
 
 static bool goes_by_host(struct cecl_part part, int nranks)
 {

@@ -1,4 +1,5 @@
-/* The choices of the built-in table at and around each threshold, as literal values, and what the caller's options decide. */
+/* What the built-in table chooses at and around each threshold, as literal values, and what the caller's options
+ * decide. */
 #include "plans.h"
 
 #define KIB UINT64_C(1024)
@@ -15,7 +16,7 @@ static struct cecl_way chosen(enum cecl_op_index op, bool in_place, uint64_t byt
     return part.way;
 }
 
-/* With so much staging, and inputs that SMs can read at the peers. */
+/* A reduction with this much staging, whose inputs SMs can read at the peers. */
 static struct cecl_part reducing_with(uint64_t staging, enum cecl_op_index op, uint64_t bytes,
                                       uint8_t direction)
 {
@@ -31,8 +32,6 @@ static struct cecl_part reducing(enum cecl_op_index op, uint64_t bytes, uint8_t 
 {
     return reducing_with(192 * MIB, op, bytes, direction);
 }
-
-/* ---- calls that only move data */
 
 TEST(own_blocks_are_copied_locally_where_that_was_faster)
 {
@@ -71,7 +70,7 @@ TEST(a_forced_direction_wins_over_the_table)
                          CECL_PUSH);
         assert_int_equal(chosen(CECL_OP_ALL_TO_ALL, false, bytes, allow, pull).move.direction,
                          CECL_PULL);
-        /* peers return bytes that were pushed to them */
+        /* not pulled, because peers must return what was pushed to them */
         assert_int_equal(chosen(CECL_OP_ALL_GATHER, false, bytes, never, pull).move.direction,
                          CECL_PUSH);
     }
@@ -120,7 +119,7 @@ TEST(broadcasts_spread_from_3_ranks_and_1_mib_on)
     assert_int_equal(rounds_of_a_broadcast(8, 1024 * MIB), 8);
 }
 
-/* All ranks must make the same choice, although some would choose to pull on their own. */
+/* All ranks must choose alike, although some ranks alone would choose to pull. */
 TEST(ranks_that_differ_in_being_in_place_choose_alike)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_BROADCAST};
@@ -142,8 +141,6 @@ TEST(ranks_that_differ_in_being_in_place_choose_alike)
             }
         }
 }
-
-/* ---- reductions */
 
 TEST(all_reduces_are_written_by_sms_up_to_32_mib)
 {
@@ -181,7 +178,7 @@ TEST(reduce_scatters_go_by_staging_from_192_mib_on)
     assert_int_equal(at.way.reduce.halved, 8 * MIB);
 }
 
-/* Two chunks of three peers. */
+/* The limit is staging for two chunks of each of three peers. */
 TEST(staging_is_worth_it_where_chunks_are_large)
 {
     static const struct {
@@ -215,8 +212,6 @@ TEST(reductions_are_urgent_from_blocks_of_2_mib_on)
     assert_true(reducing(CECL_OP_REDUCE_SCATTER, 2 * MIB, 0).way.reduce.urgent);
 }
 
-/* ---- small calls */
-
 static bool is_small(enum cecl_op_index op, int n, uint64_t bytes, ceclSmPolicy_t policy,
                      ceclDirection_t direction)
 {
@@ -246,7 +241,7 @@ TEST(small_calls_end_where_they_were_measured)
         }
 }
 
-/* Only the call, the ranks and the caller's options decide. */
+/* The caller's options, the number of ranks, the size or the call are not right for a small call. */
 TEST(other_calls_are_not_small)
 {
     const ceclSmPolicy_t allow = CECL_SM_ALLOW;
@@ -255,7 +250,7 @@ TEST(other_calls_are_not_small)
     /* the caller was promised zero SMs */
     assert_false(is_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_REDUCE_ONLY, any));
     assert_false(is_small(CECL_OP_ALL_TO_ALL, 4, 4096, CECL_SM_NEVER, any));
-    /* a caller that names a direction wants copies or reads */
+    /* a caller that names a direction wants copies, or reads */
     assert_false(is_small(CECL_OP_ALL_REDUCE, 4, 4096, allow, CECL_DIRECTION_PUSH));
     assert_false(is_small(CECL_OP_ALL_GATHER, 4, 4096, allow, CECL_DIRECTION_PULL));
     assert_false(is_small(CECL_OP_ALL_REDUCE, 1, 4096, allow, any));

@@ -1,5 +1,4 @@
-/* The verifier finds faults that no random change to a plan makes, and its message names the fault's place. And what is no
- * fault. */
+/* Faults that no random change makes are found, and the message says where they are. Also: a change that is no fault. */
 #include "plans.h"
 
 #include "plan/splits.h"
@@ -66,7 +65,7 @@ TEST(a_race_names_both_uses_and_their_steps)
 {
     struct cecl_plan *plans = two_gathers(), *plan = &plans[RANKS + 1]; /* rank 1's second call */
     struct cecl_step *last = &plan->steps[find_step(plan, CECL_STEP_COPY, CECL_LANE_MAIN, 0) - 1];
-    last->phase = plan->steps[0].phase; /* keeps the form, but waits for rank 0 twice */
+    last->phase = plan->steps[0].phase; /* the form stays right, but rank 0 is awaited twice */
     assert_int_equal(last->peer, 0);
     last->peer = 2;
     expect_fault_in_two(
@@ -74,8 +73,8 @@ TEST(a_race_names_both_uses_and_their_steps)
                "the write of call 1, rank 1, step 6 have no order");
 }
 
-/* Removes `count` steps from step `from` on from all plans of a call by splits: each of 3 ranks sends 2 rows to each. Steps:
- * tell, 2 signals and 2 waits, move, 2 signals and 2 waits. */
+/* Removes `count` steps from step `from` on from all plans of a call by splits: each of 3 ranks sends 2 rows to each.
+ * The steps are tell, 2 signals and 2 waits, move, 2 signals and 2 waits. */
 static void expect_splits_fault(uint32_t from, uint32_t count, const char *words)
 {
     enum { N = 3, STAGING = 1 << 14 };
@@ -107,7 +106,7 @@ TEST(a_missing_step_or_wait_of_a_call_by_splits_is_caught)
     expect_splits_fault(8, 2, "rank");
 }
 
-/* Flags only grow: any later signal also ends a wait, and its sender has come further. */
+/* Flags only grow: a later signal also ends the wait, and its sender has come further. */
 TEST(a_later_signal_makes_up_for_a_missing_one)
 {
     const struct cecl_part part = part_of(CECL_OP_ALL_GATHER, true, CECL_PUSH, 5);

@@ -1,8 +1,7 @@
-/* Random changes to right plans of every lowering and of mixed sequences. Each kind of change below is a
- * fault at any place, so the verifier must find every one. Changes that may be harmless are left out: a
- * later signal may replace a missing one (so only the very last signals are dropped); a wait may be for
- * more than necessary; the signal "staging is free" of an in-place all-to-all is true anyway while no rank
- * has used staging yet. */
+/* Random changes to right plans of every lowering and of mixed sequences. Each change below is a fault wherever it is
+ * made, so the verifier must find every one. Changes that may be harmless are left out: a later signal may replace a
+ * missing one, so only the very last signals are dropped; a wait may be for more than necessary; the signal "staging is
+ * free" of an in-place all-to-all is true anyway while no rank has used staging. */
 #include "plans.h"
 
 #define CALLS 3
@@ -36,7 +35,7 @@ static uint32_t chance(uint32_t below)
     return (uint32_t)((state_of_chance >> 33) % below);
 }
 
-/* A random step of a kind with a phase of at least `phase`, or NULL. A post is a copy of its own. */
+/* A random step of this kind with a phase of at least `phase`, or NULL. A post counts as a batch of one copy. */
 static struct cecl_step *any_step(struct cecl_plan *plan, enum cecl_step_kind kind, uint32_t phase)
 {
     uint32_t found = 0;
@@ -65,7 +64,7 @@ static struct cecl_step *find(struct cecl_plan *plan, enum cecl_step_kind kind, 
     return NULL;
 }
 
-/* Removes copy `at` from the batch; drops a batch that becomes empty. */
+/* Removes copy `at` from the batch, and the batch if it becomes empty. */
 static void drop_copy(struct cecl_plan *plan, struct cecl_step *batch, uint32_t at)
 {
     plan->copies[at] = plan->copies[batch->first + copies_of(batch) - 1];
@@ -88,7 +87,6 @@ static uint64_t shifted(uint64_t offset)
     return offset > 0 && chance(2) ? offset - 1 : offset + 1;
 }
 
-/* Moves the destination of a reduction by a byte. */
 static bool shift_result(struct cecl_plan *plan)
 {
     if (plan->nreductions == 0)
@@ -128,7 +126,7 @@ static bool harm_copy(enum harm harm, struct cecl_plan *plan, int nranks)
     return true;
 }
 
-/* Applies a harm. Returns false if this plan has nothing for it to change. */
+/* Harms one of the plans. Returns false if nothing in it can be harmed so. */
 static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
 {
     const int call = harm == DROP_LAST_SIGNAL ? CALLS - 1 : (int)chance(CALLS);
@@ -155,7 +153,7 @@ static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
             ((uint32_t)rank + 1 + chance((uint32_t)nranks - 1)) % (uint32_t)nranks;
         const uint32_t phase = 1 + chance(plan->phases[CECL_LANE_MAIN]);
         struct cecl_plan *theirs = &plans[call * nranks + (int)peer];
-        for (int i = 0; i < 2; i++) { /* on both ranks: one alone is harmless */
+        for (int i = 0; i < 2; i++) { /* on both ranks, because on one it is harmless */
             struct cecl_plan *here = i ? theirs : plan;
             const uint32_t there = i ? (uint32_t)rank : peer;
             struct cecl_step *signal = find(here, CECL_STEP_SIGNAL, there, phase);
@@ -171,8 +169,8 @@ static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
     }
 }
 
-/* In calls with a root, only copies are harmed, because many of their waits are for more than necessary. In
- * a broadcast, another rank may have the same bytes, so such a source is not wrong. */
+/* In calls with a root, only copies are harmed, because many of their waits are for more than necessary. In a broadcast
+ * another rank may have the same bytes, so a wrong source is no fault. */
 static struct cecl_part random_rooted(enum harm harm, int nranks)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER, CECL_OP_BROADCAST};
@@ -229,7 +227,7 @@ static void random_calls(enum harm harm, struct cecl_part *parts, int nranks)
     }
 }
 
-/* Whether the verifier's message has one of the words, which are a list with '|' between them. */
+/* Whether the verifier's message has one of the words, which '|' separates. */
 static bool says_one_of(const char *words)
 {
     char list[160], *rest = list;
