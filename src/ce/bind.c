@@ -35,8 +35,8 @@ static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_
     return &op->value;
 }
 
-/* Makes a pointer into host memory a cell. The pointer changes from call to call, because small
- * calls alternate between two halves of that memory. */
+/* Makes a pointer into host memory a cell. The pointer changes from call to call, because calls alternate
+ * between two halves of that memory. */
 static void add_half(const struct cecl_engine *engine, const struct cecl_place *place,
                      struct cecl_bound *bound, void **at)
 {
@@ -135,8 +135,8 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
-/* The last operation was bound to the word of slot 0. Makes its address a cell, so that each issue uses
- * the word of the slot that the caller gives. */
+/* Makes the address of the last operation a cell. The operation was bound to the word of slot 0; each issue
+ * uses the word of the slot that the caller gives. */
 static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
 {
     struct cecl_memop *op = &bound->ops[bound->nops - 1];
@@ -147,7 +147,7 @@ static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, ui
                                           .counter = CECL_CELL_GIVEN};
 }
 
-/* An operation on a word of a slot. The caller gives the slot and the value. */
+/* Adds an operation on a word of a slot. At each issue the caller gives the slot and the value. */
 static void add_slot_op(struct cecl_bound *bound, const struct cecl_step *step,
                         enum cecl_memop_kind kind, uint32_t *word, uint32_t slot_bytes)
 {
@@ -277,7 +277,7 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
     write_done(engine, *marked, bound);
 }
 
-/* If the call's last kernel can mark the end of the call, it does so. Otherwise the stream does. */
+/* The end of the call is marked by its last kernel if that can do it, otherwise by the stream. */
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     const uint32_t end = cecl_advance_end(&bound->advance);
@@ -319,7 +319,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     struct cecl_advance *advance = &bound->advance;
     const bool small = cecl_plan_is_small(plan);
     if (cecl_plan_is_captured(plan) &&
-        !small) /* a small call advances no epoch, and signals its end by itself */
+        !small) /* a captured call advances no epoch; its own steps tell its end */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];

@@ -1,4 +1,4 @@
-/* Binds places: where this rank reaches the memory that a plan names, and the words by which kernels meet. */
+/* Finds the addresses at which this rank reaches a plan's memory, and the words by which kernels meet. */
 #include "ce/bound.h"
 #include "flags/turns.h"
 
@@ -8,7 +8,7 @@ static struct cecl_buffer own_buffer(const struct cecl_call *call, uint32_t kind
     return kind == CECL_AREA_SEND && !cecl_call_is_one_buffer(call) ? call->send : call->recv;
 }
 
-/* A peer's buffer in a call; own_buffer returns this rank's buffer. */
+/* A peer's buffer in a call. */
 static struct cecl_peer_buffer peer_buffer(const struct cecl_bound *bound, uint32_t part, int rank,
                                            uint32_t kind)
 {

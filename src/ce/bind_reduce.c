@@ -1,8 +1,8 @@
 /* Binds reductions, including those whose kernels signal and wait. See bind.c. */
 #include "ce/bound.h"
 
-/* The place of a peer's input, for a reduction. Only the places that a peer has published show whether the peer is in
- * place. */
+/* The place of a reduction's source. The plan does not know whether a peer is in place, but a peer publishes where
+ * its input lies, and that place is bound as CECL_AREA_SEND. */
 static struct cecl_place source_of(const struct cecl_call *call, const struct cecl_place *place)
 {
     struct cecl_place source = *place;

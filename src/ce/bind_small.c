@@ -1,4 +1,4 @@
-/* Binds a small call: one operation of the device runs the whole plan of its protocol. */
+/* Binds a small call: one operation of the device carries out the whole plan. */
 #include "ce/bound.h"
 #include "flags/flags.h"
 
@@ -16,7 +16,7 @@ static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *boun
     cecl_bound_value(engine, bound, CECL_COUNTER_SLOTS, 1, &bound->small.epoch);
 }
 
-/* A captured call has no value that changes from launch to launch. */
+/* A captured call has no value that changes from launch to launch. Its kernel counts the launches. */
 static void bind_captured(const struct cecl_engine *engine, uint32_t number,
                           struct cecl_bound *bound)
 {

@@ -106,8 +106,7 @@ static void explain_small(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
     const struct cecl_call *call = &plan->part.call;
     *out = (ceclExplanation_t){.reductions = (int)plan->nreductions,
-                               /* the kernel itself posts, waits and reads what arrived: no
-                                * copies */
+                               /* this kernel also sends and receives, so there are no copies */
                                .kernels = 1,
                                .barriers = (int)plan->phases[CECL_LANE_MAIN],
                                .bytesSent = ((uint64_t)call->nranks - 1) * call->bytes};

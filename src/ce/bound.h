@@ -5,7 +5,7 @@
 
 #include "ce/engine.h"
 
-/* A command: work of one kind, which a single call to the device issues. */
+/* A command: work of one kind on one lane. One call to the device issues it (reductions: one call each). */
 enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,
@@ -66,15 +66,15 @@ struct cecl_bound {
 /* bound.c: allocates all that `plan` can need, or returns NULL. cecl_bind_plan fills it, once
  * bound->calls and bound->told are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
-/* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing if
- * the plan has only copies, and no more of them than an earlier plan. `bound` may be zeroed. */
+/* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing if the plan has
+ * no kernels and no copies of rows, and no more steps and copies than earlier plans. `bound` may be zeroed. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
 /* bound.c: adds a command. `first` is the index of the command's first item, or the lane that the command
  * follows. */
 struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
                                         uint8_t lane, uint32_t first);
-/* A long call writes `done` each time it has passed this many phases, far less than half a cycle of flags. If two
- * writes were more than half a cycle apart, a comparison modulo 2^32 could not tell whether the call has begun. */
+/* A long call writes `done` each time it has passed this many phases. This is far below 2^31: if two values of
+ * `done` were further apart, a comparison modulo 2^32 could not tell whether the call has begun. */
 #define CECL_PHASES_A_MARK 4096u
 
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -134,8 +134,7 @@ static inline bool cecl_plan_is_captured(const struct cecl_plan *plan)
  * none. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
 
-/* Whether the nranks - 1 steps from `at` on differ only in their peers, which come in the order of
- * plans. */
+/* Whether the nranks - 1 steps from `at` on differ only in their peers, which are rank + 1, rank + 2, ... */
 bool cecl_is_for_all(const struct cecl_plan *plan, uint32_t at);
 /* Whether one kernel can carry out the whole plan: a barrier, the reduction, and a barrier. Equal on all
  * ranks of a call. */

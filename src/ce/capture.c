@@ -55,7 +55,8 @@ static void add_wait(struct capture *capture)
     memcpy(capture->covered, capture->signalled, sizeof(capture->covered));
 }
 
-/* A wait covers all signals before it, so a rank may wait only for phases that it has signalled itself. */
+/* A wait is for the phase that this rank has signalled last, and covers all phases before it. So a plan may
+ * wait only for phases that the rank itself has signalled. */
 static ceclResult_t add_wait_for(struct capture *capture, uint32_t lane, uint32_t phase)
 {
     if (capture->signalled[lane] < phase)

@@ -1,5 +1,5 @@
-/* The plan of a captured call. It has the copies and reductions of the call's own plan, between
- * signals whose values are fixed, so a graph may run it any number of times.
+/* The plan of a captured call. It has the copies and reductions of the plan that the call would otherwise have.
+ * Its signals have fixed values, so a graph may run it any number of times.
  *
  * All steps are on the main lane, in the order of the plan. Any plan must work in this order, because its
  * lanes may share one hardware queue. One word of each rank, which all peers read, stands for its
@@ -14,9 +14,9 @@
  *     wait 0 | signal 1, wait 1 | signal 2, wait 2 | signal 3
  *     wait 0 | signal 1, wait 1 | copies | signal 2, wait 2 | signal 3
  *
- * The signal of phase 1 is the number of the call (CECL_COUNTER_CALL), and the wait for phase 1 is for just this
- * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves
- * only to staging, or from a rank to itself.
+ * Phase 1 signals the number of the call (CECL_COUNTER_CALL), and waits until the peers have signalled the same
+ * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves only to
+ * staging, or from a rank to itself.
  *
  * Two phases would not be enough. A rank could mistake a peer's phase 2 of the previous call for
  * phase 2 of this call: each replay writes the same values, so a word does not show which replay

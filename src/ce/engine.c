@@ -5,13 +5,13 @@
 #include "util/grow.h"
 
 #define SLOT_ALIGN 512u /* slots have multiples of this many bytes */
-#define POOL_SHARE 8    /* each kind of slots takes at most one part in this many of the pool */
-/* The largest small call of more than two ranks. If the pool has no room for slots of this size, no call goes through
- * slots. */
+#define POOL_SHARE 8    /* each kind of slots takes at most 1 / POOL_SHARE of a rank's pool */
+/* The smallest slots: they have room for the largest small call of more than two ranks. If the pool has no room for
+ * them, no call goes through slots. */
 #define SLOT_LEAST_CUDA (256u << 10)
 #define SLOT_LEAST_HOST (4u << 10)
-/* The part of the next rank's staging through which private memory is copied. A chunk is half of it. A chunk of
- * 8 MiB takes 21 us over the link, and a batch of two copies costs about 5 us. */
+/* The bytes of the next rank's staging through which private memory is copied. A chunk is half of them: 8 MiB
+ * take 21 us over the link, while a batch of two copies costs about 5 us. */
 #define CARRY_CUDA (16u << 20)
 #define CARRY_HOST (64u << 10)
 

@@ -1,6 +1,6 @@
 /* The engine of a communicator: binds plans to addresses, and issues them on a stream.
  *
- * It knows plans, the pool, the device and flags (src/flags), and no collective. */
+ * It knows plans, the pool, the device and flags (src/flags), but no collective. */
 #ifndef CECL_CE_ENGINE_H
 #define CECL_CE_ENGINE_H
 
@@ -52,7 +52,7 @@ struct cecl_engine {
     ceclStream_t *lanes;
     /* -- graphs: see cecl_engine_run -- */
     struct cecl_order order; /* `event` is NULL until a call was captured */
-    ceclStream_t before; /* stream on which the event was first recorded, behind the calls so far */
+    ceclStream_t before; /* the stream that first recorded the event, behind all earlier calls */
     bool used;           /* whether last_stream is set */
     /* id of the last call's stream: a call on another stream must wait for the last call */
     uint64_t last_stream;
@@ -62,7 +62,7 @@ struct cecl_engine {
  * the table of splits, and the part through which private memory is carried. A zeroed engine, or
  * one that failed to open, may be closed.
  *
- * small_bytes  what the largest small call sends to a peer */
+ * small_bytes  how many bytes the largest small call sends to a peer */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,
                               uint64_t staging_bytes, uint64_t small_bytes,
                               const struct cecl_hosted *hosted, bool host_flags);
@@ -80,10 +80,10 @@ void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
  * 0). Waits only where the driver's queue is full. After a failure, *started says whether a part of the plan may
  * have been enqueued. If so, the communicator must fail, because its peers wait for signals that will not come.
  *
- * Calls that no graph captured, and launches of graphs, run in the order in which the host makes them, on
- * any streams. Once a first call was captured, an event marks the end of the last launch. Each call and
- * each graph waits for the event at its start and records it at its end. So all graphs can use the same words
- * and the same staging. */
+ * Calls that no graph captured, and launches of graphs, run in the order in which the host makes them, on any
+ * streams. Once a first call was captured, an event marks the end of the latest call or launch. Each call and
+ * each graph waits for the event at its start and records it at its end, so all graphs can use the same words and
+ * the same staging. */
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
                              ceclStream_t stream, const struct cecl_capture *capture,
                              bool *started);

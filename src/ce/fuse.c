@@ -107,8 +107,8 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
     return fused->does != 0 || fused->sends;
 }
 
-/* Whether each rank has a share to reduce and a kernel that counts captured calls, and all ranks have plans
- * of the same form. */
+/* Whether the plans of all ranks have the same form: each rank has a share to reduce, and its kernel can count
+ * captured calls. */
 static bool are_alike(const struct cecl_part *part)
 {
     const uint64_t last = (uint64_t)(part->call.nranks - 1) * part->way.reduce.share;

@@ -21,15 +21,15 @@
  *     for each chunk:
  *     | barrier | my block p -> staging place r at p | barrier | staging -> my blocks |
  *
- * Without SMs, staging has two halves. The receiver sends a block back to its owner, and the owner
- * sends the block to its place:
+ * Without SMs, staging has two halves. The receiver sends a block from its first half back to the owner's
+ * second half, and from there the owner sends the block to its place:
  *     | barrier | for each chunk:
  *     | my block p -> first half at p | barrier | my first half -> second half at the owners
  *     | barrier | my block p, in my second half -> its place at p | at last: barrier |
  *
- * The first barrier of a chunk says "my staging is free": in stream order it follows the copies
- * that read staging. The second barrier says "your data is there". Stream order also ensures that
- * my blocks are read before they are overwritten, because this rank itself sends them. */
+ * The first barrier of a chunk says "my staging is free": in stream order it follows the copies that read
+ * staging. The second barrier says "your data is there". Each rank sends its blocks before the second barrier,
+ * and arriving blocks overwrite them after it. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -167,7 +167,7 @@ static ceclResult_t push_and_return(const struct cecl_part *part, struct cecl_pl
     return ceclSuccess;
 }
 
-/* Pushes a chunk of each block to the first half of the receiver's staging. */
+/* Pushes a chunk of each block to the receiver's staging (without SMs, to the first half). */
 static void push_chunk(const struct cecl_part *part, struct cecl_plan *plan, uint64_t chunk,
                        uint64_t done, uint64_t bytes)
 {

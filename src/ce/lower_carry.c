@@ -6,9 +6,8 @@
  *     | chunk 0 -> the first half there | chunk 1 -> the second half there; chunk 0 -> its place
  *     here | chunk 2 -> the first half; ...
  *
- * This rank makes all copies itself, and stream order separates its batches. So no flag is needed,
- * and peers need not know. With SMs, or if a copy engine can copy locally, a single local copy
- * replaces all these steps. */
+ * This rank makes all copies itself, and stream order separates its batches. So no flag is needed, and peers
+ * need not know. Under CECL_SM_ALLOW, or if there is one rank, a single local copy replaces all these steps. */
 #include "ce/lowering.h"
 
 static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uint64_t n)
@@ -18,7 +17,7 @@ static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uin
                                 .from = n * chunk};
 }
 
-/* Bytes of a chunk. 0: not even a row fits, or the communicator has one rank and no staging. */
+/* Bytes of a chunk: whole rows, if a row fits in half of the part. 0: there is no staging. */
 static uint64_t chunk_of(const struct cecl_part *part)
 {
     const uint64_t half = part->means.staging_bytes / 2, width = part->call.view.shape.width,

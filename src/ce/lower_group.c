@@ -7,11 +7,11 @@
 #include "ce/lowering.h"
 #include "util/grow.h"
 
-/* Calls of a group that share barriers are a bundle; bundles follow each other. The first one has
- * all calls that only move data, and the reductions that need no staging. The other reductions join the first
- * bundle as long as staging has room; the rest begin the next bundle. Reductions in several chunks come
- * behind the bundles, as one pipeline (lower_staged.c). Last come the late reductions that can be
- * neither in a bundle nor in the pipeline, one after the other. */
+/* Calls of a group that share barriers are a bundle; bundles follow each other. The first bundle has all calls
+ * that only move data, and the reductions that need no staging. Reductions that need staging join the first
+ * bundle as long as staging has room, and then begin the next bundle. Reductions in several chunks come behind
+ * the bundles, as one pipeline (lower_staged.c). Last come reductions that can be in no bundle and not in the
+ * pipeline (such as a late ceclReduce in several chunks), one after the other. */
 struct bundles {
     struct need {
         enum cecl_together how;
@@ -24,7 +24,7 @@ struct bundles {
     uint32_t nreductions, nreducing; /* reductions in bundles, and bundles with reductions */
 };
 
-/* Whether a call of a group needs a part of staging to itself. These parts are equal. */
+/* Whether a call of a group needs a part of staging for itself. All such calls get equal parts. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
@@ -85,7 +85,7 @@ static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, stru
             used = 0;
         }
         means->staging_offset += used;
-        /* with this much staging, a reduction is lowered as if it had all of staging */
+        /* this much is enough: the reduction is lowered as if it had all of staging */
         means->staging_bytes = staging;
         used += cecl_round_up(staging, CECL_PIECE_ALIGN);
         bundles->order[at++] = i;

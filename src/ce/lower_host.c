@@ -23,7 +23,7 @@ static struct cecl_extent hosted(const struct cecl_part *part, int from, int to)
     return (struct cecl_extent){.at = cecl_place_at(CECL_AREA_HOST, from, half + at)};
 }
 
-/* How many bytes of a block must be sent; may be 0. */
+/* How many bytes of a block must be moved: in place, none of the own block. */
 static uint64_t bytes_of(const struct cecl_part *part, int from, int to)
 {
     const bool is_there = from == to && part->call.in_place;

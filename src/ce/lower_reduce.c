@@ -16,7 +16,7 @@
  * everything, which takes one exchange less. */
 #include "ce/reducing.h"
 
-/* Sends all of an input to every peer's staging; every rank reduces everything. */
+/* Sends this rank's whole input to every peer's staging; every rank reduces everything. */
 static void everyone_reduces(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const int me = part->call.rank;
@@ -81,8 +81,8 @@ static bool is_one_shot(const struct cecl_part *part)
            total_of(part) <= part->means.staging_bytes / ((uint64_t)part->call.nranks - 1);
 }
 
-/* The byte of a share from which SMs reduce the end of the share separately; 0: they do not reduce it
- * separately. */
+/* The byte of a share from which SMs reduce the end of the share separately; 0: they reduce the share at
+ * once. */
 static uint64_t end_begin(const struct cecl_part *part)
 {
     const uint64_t share = part->way.reduce.share, end = part->way.reduce.sms_end;

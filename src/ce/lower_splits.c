@@ -2,11 +2,11 @@
  *
  *     main | write my line to all tables | barrier | move my rows to the recvbuffs | barrier |
  *
- * (sm/splits.h says what the kernels do.) The tables lie in a part of staging that no other kind of call
- * uses. A rank may write to its peers' tables at once: the last barrier of the previous call by splits said
- * that all ranks had read them. (For the rest of staging no barrier says so: after a reduce-scatter, peers may
- * still reduce what lies there.) The first barrier says that all lines are there, and that the peers'
- * recvbuffs may be written. No kernel waits. */
+ * (sm/splits.h says what the kernels do.) The tables lie in a part of staging that no other kind of call uses.
+ * A rank may write to its peers' tables without a barrier before: the last barrier of the previous call by
+ * splits said that all ranks had read their tables. (For the rest of staging no barrier says so: after a
+ * reduce-scatter, peers may still reduce what lies there.) The first barrier says that all lines are there, and
+ * that the peers' recvbuffs may be written. Streams wait at barriers, kernels do not. */
 #include "ce/lowering.h"
 #include "sm/splits.h"
 

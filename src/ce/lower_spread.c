@@ -1,14 +1,14 @@
-/* A large block that is the only one of its call: a broadcast of much data. If the root sent the
- * whole block to each peer, the block would cross the root's link N-1 times. So the root sends each
- * peer one piece, and the peers pass the pieces on among themselves. Rounds overlap: while the
- * peers pass on the pieces of one round, the root sends the pieces of the next:
+/* A call with one large block: usually a broadcast. If the root sent the whole block to each peer, the block
+ * would cross the root's link N-1 times. So the root sends each peer one piece, and the peers pass the pieces
+ * on among themselves. Rounds overlap: while the peers pass on the pieces of one round, the root sends the
+ * pieces of the next:
  *
  *     | barrier | root: piece i of round 0 -> the i-th peer after it
  *     | barrier | root: piece i of round 1; i-th peer: piece i of round 0 -> all others
  *     | barrier | ... | i-th peer: piece i of the last round -> all others | barrier |
  *
- * All pieces go to their place in recvbuff. Out of place and without SMs, peers pass their pieces
- * on to the root too, so that it gets its own block. With SMs, the root copies its own block. */
+ * All pieces go to their place in recvbuff. If the root is out of place, peers pass their pieces on to the
+ * root, too, so that it gets its own block; with SMs, the root copies its own block instead. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"

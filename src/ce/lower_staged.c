@@ -9,18 +9,18 @@
  * All ranks send the same chunk at the same time. A rank that ran ahead would send to the same peer
  * as another rank, and both would share that peer's link.
  *
- * These steps are a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, because
- * nothing is sent while the last reduction runs. An all-reduce sends results during its last reduction:
- * first the results of all chunks except the last, then the rest. (Sending each result behind the
- * chunk that follows it would cost one more exchange for each chunk.) A reduce sends a chunk's
- * result to the root's recvbuff behind the next chunk:
+ * These steps are a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, because the links
+ * are idle while the last reduction runs. An all-reduce sends the results of all chunks but the last during its
+ * last reduction, and the last chunk's result after it. (Sending each result behind the chunk that follows it
+ * would cost one more exchange for each chunk.) A reduce sends a chunk's result to the root's recvbuff behind
+ * the next chunk:
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> root | ... | barrier |
  *
- * Several reductions of a group are a pipeline: the first chunk of a reduction follows the last
- * chunk of the reduction before, as if they were chunks of one call. So data is sent beside all
- * reductions but the last one, and calls before the last one have as few chunks as staging allows. An
- * all-reduce that is not the last call sends all its results behind the next reduction's first chunk.
+ * Several reductions of a group are a pipeline: the first chunk of a reduction follows the last chunk of the
+ * reduction before, as if they were chunks of one call. So data is sent during all reductions of chunks but the
+ * last, and each call but the last has as few chunks as staging allows. An all-reduce that is not the last call
+ * sends all its results behind the next reduction's first chunk.
  *
  * Lanes may share a queue of the hardware. The queue runs steps in the order of issue, which is the
  * order of the plan. So chunk k + 1 is sent before chunk k is reduced, and every wait comes behind
@@ -40,7 +40,7 @@
  *
  * The input may be tiles (plan/block.h), whose rows copy engines move to staging, where they lie densely. A
  * rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. With several
- * chunks the side lane makes these copies, because otherwise lanes would wait for each other more often.
+ * chunks the side lane makes these copies, which saves waits between the lanes.
  *
  * In place, the recvbuff is the input. When rank p pushes its result to a peer, the result overwrites that
  * peer's input to block p. This is safe, because p reduced block p only after the peer's input had arrived. */
@@ -50,7 +50,7 @@
 
 #define IN_FLIGHT CECL_CHUNKS_IN_FLIGHT
 
-/* Copies to staging, at `dst`, a range of this rank's input to block `block`. */
+/* Copies a range of this rank's input to block `block` to staging, at `dst`. */
 static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
                   int block, uint64_t first, uint64_t bytes)
 {
@@ -143,8 +143,8 @@ struct pipeline {
     const uint32_t *which;
     uint32_t count;
     uint64_t room; /* bytes from a chunk's room in staging to the next chunk's */
-    /* as in struct cecl_chunks; equal in all chunks, because peers may send the next chunk to a room whose
-     * result has not left yet */
+    /* as in struct cecl_chunks. Equal for all chunks, because the next chunk may arrive in a room while the
+     * previous result still lies at `own` */
     uint64_t own;
     uint32_t side_from; /* the side lane's phase before the pipeline */
 };
@@ -236,7 +236,7 @@ static void send_behind(const struct pipeline *pipeline, const struct turn *turn
     else
         send_own(part, plan, 0, UINT64_MAX);
     if (to_root(part))
-        side_follows(plan); /* a result may be overwritten once it is sent */
+        side_follows(plan); /* the side lane may overwrite the result once it is sent */
 }
 
 /* Sends the results of reductions whose ranks must meet first. A last barrier says that all results are there. */

@@ -103,8 +103,8 @@ ceclResult_t cecl_lower_per_rank(const struct cecl_part *part, struct cecl_plan 
         cecl_lower_alone(part, plan);
         return ceclSuccess;
     }
-    /* If staging is too small, all ranks must refuse the call, or none. So the refusal does not depend on
-     * whether this rank has a block for itself. */
+    /* Either all ranks must refuse the call, or none. So the refusal does not depend on whether this rank has a
+     * block for itself. */
     if (lends && part->means.staging_bytes < 2)
         return cecl_fail(ceclInvalidUsage,
                          "stagingBytes (CECL_STAGING_BYTES) %" PRIu64

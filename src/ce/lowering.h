@@ -48,7 +48,7 @@ static inline struct cecl_extent cecl_received(const struct cecl_part *part, int
     return (struct cecl_extent){.at = cecl_place_at(CECL_AREA_RECV, to, at),
                                 .pitch = call->view.shape.width ? call->view.shape.recv_pitch : 0};
 }
-/* The same block in the sender's input. */
+/* The block from rank `from` to rank `to`, in the sender's input. */
 static inline struct cecl_extent cecl_sent(const struct cecl_part *part, int from, int to)
 {
     const struct cecl_call *call = &part->call;
@@ -66,8 +66,8 @@ void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struc
 /* How a call of a group is combined with the others: see lower_group.c. */
 enum cecl_together { CECL_IN_BUNDLE, CECL_IN_PIPELINE, CECL_BY_ITSELF };
 /* lower_reduce.c: how a reduction is combined with other calls. In a bundle its plan uses only the main lane,
- * and makes all reductions between the plan's first two barriers, or after them. *staging: the bytes
- * of staging that this plan takes. Equal on all ranks. */
+ * and makes all reductions between the plan's first and second barrier, or after the second. *staging: the
+ * bytes of staging that this plan takes. Equal on all ranks. */
 enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging);
 /* reduce_chunks.c: divides a reduction of a pipeline into chunks, each of which takes half of
  * staging at most. Every reduction but the pipeline's last has as few chunks as this limit allows. */
@@ -98,15 +98,15 @@ static inline void cecl_end_side(struct cecl_plan *plan)
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
-/* Moves a rank's own block into its recvbuff without an SM, in pieces. The owner sends the pieces to the
- * `count` ranks after it (piece i to rank + 1 + i). Each of these ranks returns its piece from its own
+/* The pieces in which a rank's own block comes into its recvbuff without an SM. The owner sends the pieces to
+ * the `count` ranks after it (piece i to rank + 1 + i). Each of these ranks returns its piece from its own
  * memory. */
 struct cecl_pieces {
     int count;
     uint64_t bytes; /* bytes of each piece; the last may be smaller */
 };
-/* Divides `bytes` into pieces of at most `most` bytes together. If `most` is less than `bytes`, there are
- * several rounds, and these are the pieces of the first round. */
+/* Divides `bytes` into pieces of at most `most` bytes together. If `most` is less than `bytes`, these are the
+ * pieces of one of several rounds. */
 struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most);
 /* How many bytes piece `i` has if the pieces begin at byte `first` of a block of `bytes` bytes. */
 static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64_t bytes,

@@ -11,8 +11,8 @@ struct cecl_message {
     uint8_t role; /* enum cecl_role: what this rank does */
     bool second;  /* the peer came first, so this rank moves the bytes */
     /* A graph captures the whole group. Then the sender is `second`. The six values from given[first_given] on
-     * are three pairs {slot, value}. This rank's own word gets the first pair when a wait begins, and the second
-     * when the wait ends. The third pair is for HANDED and TAKEN (flags/awaited.h). */
+     * are three pairs {slot, value}. Word WAITS of this rank gets the first pair when a wait begins, and the
+     * second pair when the wait ends. The third pair is for HANDED and TAKEN (flags/awaited.h). */
     bool captured;
     uint32_t first_given;
     uint64_t bytes; /* 0: nothing is copied */

@@ -15,8 +15,8 @@ static uint64_t even(const struct cecl_part *part, uint64_t most)
     return cecl_round_up((part->way.reduce.share + count - 1) / count, unit);
 }
 
-/* Cuts the share into chunks. The last of several chunks is halved repeatedly, to make the last
- * reduction short, because nothing is sent while it runs. */
+/* Cuts the share into chunks. The last of several chunks is halved repeatedly, to make the last reduction
+ * short, because the links are idle while it runs. */
 static void cut(const struct cecl_part *part, struct cecl_chunks *chunks)
 {
     const uint64_t share = part->way.reduce.share, least = part->way.reduce.halved;

@@ -5,8 +5,8 @@
 
 #include "ce/lowering.h"
 
-/* The three kinds: each rank receives its own share, all ranks receive everything, or the root
- * receives everything. */
+/* The three kinds of reductions: each rank receives its own share, all ranks receive everything, or the root
+ * does. */
 static inline bool scatters(const struct cecl_part *part)
 {
     return part->call.op->to == CECL_TO_EACH;

@@ -8,13 +8,13 @@
  * Lowerings know nothing of this: in a lowered plan each rank pushes. From the plans of this rank
  * and of the ranks that came before, this file makes the plan in which
  *
- *     a copy that touches the buffer of a rank that comes later  is left to that rank,
- *     a copy that a rank that came before leaves to this rank    is made here, in the same wave.
+ *     a copy that touches the buffer of a later rank    is left to that rank,
+ *     a copy that an earlier rank leaves to this rank   is made here, in the same wave.
  *
- * All ranks meet at the same barriers as before, and the copies of a wave have no order. So another
- * rank can make a copy within the same wave. A wave must follow another one only if both move bytes
- * between the same two ranks, and then the later rank makes both. Copies to and from staging stay with
- * their rank, because every rank knows where staging lies.
+ * All ranks meet at the same barriers as before, and the copies of a wave have no order. So another rank can
+ * make a copy within the same wave. The order of two waves matters only for copies between the same two ranks,
+ * and the later rank makes all of these. Copies to and from staging stay with their rank, because every rank
+ * knows where staging lies.
  *
  * The copies that this rank takes over are mostly pulls. They share a batch with its pushes: another
  * stream would gain nothing, because a single copy engine makes all of a GPU's copies over links. */
@@ -89,7 +89,7 @@ struct route {
     uint32_t phase;
     /* the wave to take next from the others' plans; `out` already has the phase's earlier waves */
     uint32_t wave;
-    bool more; /* later waves of this phase have more copies for this rank */
+    bool more; /* the others' plans have later waves in this phase */
 };
 
 static bool keeps(const struct route *route, const struct cecl_copy *copy)

@@ -3,12 +3,12 @@
 #include "ce/bound.h"
 
 /* Calls of one communicator share flags, so calls must run in the order in which they were made. One stream
- * keeps that order. A call on another stream first waits until the last call is done. It waits for a word
- * that the other stream writes. CUDA does not see this dependency, but it cannot deadlock, because the
- * write was enqueued before the wait. */
+ * keeps that order. A call on another stream first waits until the last call is done. It waits for a word that
+ * the other stream writes. CUDA does not see this dependency, but the wait cannot deadlock, because the write
+ * was enqueued before it. */
 static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 {
-    if (engine->order.event) /* graphs run between the calls */
+    if (engine->order.event) /* launches of graphs may come between the calls */
         return engine->dev->ops->event_wait(engine->dev, work, engine->order.event);
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
     if (engine->used && (id == 0 || id != engine->last_stream)) { /* 0: unknown */
@@ -88,7 +88,7 @@ static ceclResult_t begin_call(struct cecl_engine *engine, const struct cecl_bou
     return ceclSuccess;
 }
 
-/* Makes later launches of graphs follow this call. */
+/* Makes later calls, and later launches of graphs, follow this call. */
 static ceclResult_t mark_end(const struct cecl_engine *engine, ceclStream_t work)
 {
     return engine->order.event
@@ -131,8 +131,8 @@ static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound 
     return cecl_fail_with(result, words);
 }
 
-/* Makes the events of `order`, unless they exist. At first the event marks the end of the calls so far, and from
- * then on the end of the latest launch. */
+/* Makes the events of `order`, unless they exist. At first `event` marks the end of all earlier calls, and from
+ * then on the end of the latest call or launch of a graph. */
 static ceclResult_t make_order(struct cecl_engine *engine)
 {
     struct cecl_device *dev = engine->dev;

@@ -31,9 +31,9 @@ static bool ends_later(const struct range *now, const struct range *than)
     return !than || now->window != than->window || now->high > than->high;
 }
 
-/* What the search remembers of the ranges that it has passed, in the order of their low ends: the
- * written range that ends last, and the two ranges of different calls that end last. That is
- * enough, because written ranges are disjoint as long as no clash was found. */
+/* The search passes ranges in the order of their low ends. It remembers the written range that ends last, and
+ * the two ranges, of different calls, that end last. One written range is enough: written ranges are disjoint
+ * until a clash is found. */
 struct seen {
     const struct range *writer, *last, *second;
 };
@@ -60,8 +60,8 @@ static void remember(struct seen *seen, const struct range *now)
     }
 }
 
-/* Returns a range that shares bytes with an earlier range, *other, if a call writes one of the two. NULL:
- * there is no such range. */
+/* Returns a range that shares bytes with an earlier range, *other, of another call, where one of the two is
+ * written. NULL: there is no such range. */
 static const struct range *find_clash(const struct range *ranges, size_t count,
                                       const struct range **other)
 {

@@ -1,7 +1,7 @@
 /* What each collective means, block by block. */
 #include "plan/block.h"
 
-/* A block of this rank's input. In place, the input lies where the result will lie. */
+/* A block. In place, it is sent from the offset at which it is received. */
 static struct cecl_block placed(const struct cecl_call *call, uint64_t bytes, uint64_t send_offset,
                                 uint64_t recv_offset)
 {
@@ -84,7 +84,7 @@ struct cecl_block cecl_block_reduced_to_each(const struct cecl_call *call, int f
     return (struct cecl_block){call->bytes, at, call->in_place ? at : 0};
 }
 
-/* The input of tiles has no single place: see plan/block.h. */
+/* The tiles for a rank lie at several places, so no offset describes them: see plan/block.h. */
 struct cecl_block cecl_block_tiles(const struct cecl_call *call, int from, int to)
 {
     (void)from;

@@ -1,5 +1,5 @@
-/* The functions that define collectives, one for each kind of call. Each returns the block that goes from one
- * rank to another. Rows of cecl_ops name them. */
+/* The functions that define collectives, one for each kind of call: each returns the block that goes from one
+ * rank to another. The rows of cecl_ops (launch/ops.c) refer to these functions. */
 #ifndef CECL_PLAN_BLOCK_H
 #define CECL_PLAN_BLOCK_H
 
@@ -15,20 +15,20 @@ cecl_block_fn cecl_block_broadcast;
 cecl_block_fn cecl_block_own; /* from a rank to itself */
 cecl_block_fn cecl_block_to_root;
 cecl_block_fn cecl_block_from_root;
-/* For reductions: rank `to` receives the reduction of these blocks of all ranks. */
+/* For reductions: the part of rank `from`'s input that goes into rank `to`'s result. */
 cecl_block_fn cecl_block_reduced_to_each;
 cecl_block_fn cecl_block_tiles;
 cecl_block_fn cecl_block_reduced_to_all;
 cecl_block_fn cecl_block_reduced_to_root;
 
-/* touched.c: the block for `peer` in this rank's input, or the block from `peer` in this rank's
- * output. Must not be called for messages. */
+/* touched.c: if `received`, the block from `peer` in this rank's output; if not, the block for `peer` in this
+ * rank's input. Must not be called for messages. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer);
 
-/* Tiles: the blocks of a call whose input is parts of a matrix. Each rank receives some tiles of one shape,
- * one behind the other. The layout of such a call has the number of tiles for each rank, and then where each
- * tile begins in this rank's sendbuff: first the tiles for rank 0, then the tiles for rank 1, and so on. The
- * call's shape counts the rows of all tiles of a rank. */
+/* Tiles (ceclReduceScatterTiles): sendbuff holds a matrix. Tiles are parts of it, all of one shape, and each
+ * rank receives the same number of them, one behind the other. The layout's first word is that number. The
+ * other words say where each tile begins in this rank's sendbuff: first the tiles for rank 0, then the tiles
+ * for rank 1, and so on. shape.rows is the number of rows of all tiles of one rank. */
 
 /* How many tiles each rank receives. */
 static inline uint64_t cecl_call_tiles(const struct cecl_call *call)

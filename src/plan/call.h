@@ -40,7 +40,7 @@ struct cecl_call {
     /* not used if the call has one buffer, or if this rank sends nothing */
     struct cecl_buffer send;
     struct cecl_buffer recv; /* recvbuff; for an in-place reduce-scatter, the caller's sendbuff */
-    uint64_t count;          /* elements, as the caller gave them */
+    uint64_t count;          /* number of elements, by the caller's arguments */
     uint64_t bytes;          /* the largest block that goes from one rank to another */
     int32_t rank, nranks;
     int32_t root; /* 0 if the op has no root; for a message, the peer */
@@ -115,35 +115,35 @@ static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
     return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
-/* Whether the call is in place, and is one that all ranks must make in place, or none. Only an all-to-all is
- * such a call, because in place it is carried out differently. A reduction in place changes no step of the
- * peers. For calls that send one block to all ranks, see cecl_call_is_outside. */
+/* Whether the call is in place, and all ranks must make it in place. This holds only for an all-to-all, because
+ * in place it needs other steps on all ranks; a reduction in place does not. For calls that send one block to
+ * all ranks, see cecl_call_is_outside. */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
 }
 
 /* Whether the call sends one block from a rank to all ranks, as an all-gather does, and this rank's block is
- * not in this rank's recvbuff yet. Ranks may differ in this, so they tell each other, because peers
- * may have to return such a block. */
+ * not in this rank's recvbuff yet. Ranks may differ in this, and peers may have to return such a block, so
+ * ranks tell each other. */
 static inline bool cecl_call_is_outside(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_GATHERED && !call->in_place &&
            cecl_call_block(call, call->rank, call->rank).bytes > 0;
 }
 
-/* Half of the bytes that this rank sends to its peers and receives from them. Usually each sender moves
- * its blocks. A rank that comes later than its peers moves both directions: about this many bytes more. */
+/* Half of the bytes that this rank sends to its peers and receives from them. Usually each sender moves its
+ * blocks. A rank that comes later than its peers moves both directions, so about this many bytes more. */
 uint64_t cecl_call_half_exchanged(const struct cecl_call *call);
 
-/* The only rank that contributes data to a call that sends one block to all ranks, or -1. */
+/* The only rank that contributes data to a call of CECL_FAMILY_GATHERED (such as a broadcast), or -1. */
 int cecl_only_contributor(const struct cecl_call *call);
 
 /* -- key.c: descriptions as keys. All fields are compared, also nranks -- */
 uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call);
 /* A hash of what must be equal on all ranks that make the call. */
 uint32_t cecl_call_signature(const struct cecl_call *call);
-/* The signature of calls that are carried out as one. It does not depend on whether they are in place. */
+/* The signature of calls that are carried out as one. It does not depend on whether the calls are in place. */
 uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
 /* Copies a description to *copy, and its layout to `layout` [call->layout_words]. The copy has
@@ -162,8 +162,8 @@ static inline void cecl_call_let_go(const struct cecl_call *call)
     cecl_window_release(call->recv.window);
 }
 
-/* -- describe.c: describes the same call from the view of `rank`, as far as this rank knows it. The blocks
- * between the two ranks are correct. If the call has a layout, all other blocks are unknown.
+/* -- describe.c: describes the same call as rank `rank` makes it, as far as this rank knows. The blocks between
+ * the two ranks are correct. If the call has a layout, blocks between other ranks are unknown.
  *
  * outside  what cecl_call_is_outside returns on that rank
  * send_at  [nranks] where each rank has its block for this rank; used with CECL_FAMILY_OWN_LAYOUT,
@@ -182,7 +182,7 @@ struct cecl_touched {
 };
 /* The parts of sendbuff and recvbuff that the call uses. Returns their number. */
 int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2]);
-/* Whether the call writes recvbuff on this rank. A root in place only reads it. */
+/* Whether the call writes recvbuff on this rank. The root of a broadcast in place only reads it. */
 bool cecl_call_writes_recv(const struct cecl_call *call);
 /* How many bytes the call needs from the start of recvbuff, and from the start of sendbuff (0 in place), on
  * this rank. */

@@ -6,22 +6,22 @@
 #include "sm/reduce.h"
 #include "util/grow.h"
 
-#define SHARE_ALIGN 256u /* large shares begin at a multiple of this, as wide loads must */
+#define SHARE_ALIGN 256u /* large shares begin at a multiple of this, for wide loads */
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 
-/* Sizes that follow from calculations. Measured ones are thresholds. */
-/* smaller own blocks are copied in the batch of pushes */
+/* Sizes that were calculated. Measured sizes are in plan/thresholds.h. */
+/* a local copy of fewer bytes is in the batch of pushes, not on the side lane */
 #define SIDE_COPY_MIN (256 * KIB)
 /* one more peer returns a piece for every so many bytes of the own block */
 #define BYTES_PER_PEER (256 * KIB)
 /* these bytes take 43 us over a link, far longer than an exchange of flags */
 #define BYTES_PER_ROUND (16 * MIB)
-#define ROUNDS_MOST 8 /* only the last round, an eighth of the block, overlaps with no other */
+#define ROUNDS_MOST 8 /* the root is idle only while peers pass on the last eighth of the block */
 /* an all-reduce of one exchange saves 7 us, but sends ranks / 2 times the bytes, which costs 1 us on 4 ranks */
 #define ONE_SHOT_MOST (256 * KIB)
-/* a chunk costs 14 us of flags; 1 MiB to each of 3 peers takes 8 us */
+/* a chunk's flags take 14 us, longer than 1 MiB to each of 3 peers (8 us) */
 #define CHUNK_LEAST (1 * MIB)
 /* With bulk copies, 12 SMs read from three peers at the speed of NVLink. For fewer bytes than this,
  * wide loads on a few SMs are fast enough. */
@@ -46,7 +46,7 @@ static enum cecl_direction direction_of(const struct cecl_call *call,
     return pull ? CECL_PULL : CECL_PUSH;
 }
 
-/* Up to `returned_most` bytes, peers that return the own block are faster than a copy on SMs. */
+/* Peers return an own block of at most `returned_most` bytes, because that is faster than a copy on SMs. */
 static void choose_local_copies(const struct cecl_call *call, const struct cecl_means *means,
                                 uint64_t returned_most, struct cecl_way *way)
 {
@@ -99,7 +99,7 @@ void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means 
     way->move.direction = CECL_PUSH;
 }
 
-/* No other rank takes part, so the choice may use facts that only this rank knows. */
+/* No other rank takes part in the call, so the choice may use facts that only this rank knows. */
 void cecl_choose_carry(const struct cecl_call *call, const struct cecl_means *means,
                        struct cecl_way *way)
 {
@@ -171,7 +171,7 @@ static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means
            !goes_staged(call, means, way, by);
 }
 
-/* A call that widens writes twice the bytes. */
+/* To read at the peers, a call that widens gets twice the SMs, because it writes twice the bytes. */
 static uint64_t sms_of(const struct cecl_call *call, const struct cecl_means *means,
                        const struct cecl_way *way)
 {
@@ -241,7 +241,7 @@ static bool is_small(const struct cecl_call *call, const struct cecl_means *mean
 /* ---- urgent calls */
 
 /* Whether a call goes through memory of the host. A captured call does not, because every launch of the graph
- * would use the same half. */
+ * would use the same half of that memory. */
 static bool is_by_host(const struct cecl_call *call, const struct cecl_means *means)
 {
     const enum cecl_family family = call->op->family;

@@ -46,8 +46,8 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
     return ceclSuccess;
 }
 
-/* Whether the rank's own block lies where its result will lie. In a call that can be wholly in place, the
- * other blocks then lie where their results will lie, too. */
+/* Whether this rank's own block already lies where the call puts it. Where all blocks can be in place, the own
+ * block decides for all. */
 static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                         struct cecl_buffer recv)
 {
@@ -65,8 +65,8 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                           cecl_buffer_at(recv, own.recv_offset));
 }
 
-/* Whether this rank has input. In a reduction every rank has input. If ranks have no layouts of their
- * own, every rank with input sends a block to the root (to rank 0 if the call has no root). */
+/* Whether this rank has input. In a reduction every rank has. In other calls the block to the root (to rank 0
+ * if there is no root) shows it, unless each rank has a layout of its own. */
 static bool has_input(const struct cecl_call *call)
 {
     const bool any = call->op->family == CECL_FAMILY_OWN_LAYOUT;
@@ -156,8 +156,8 @@ ceclResult_t cecl_describe_pair(const struct cecl_scope *scope, const struct cec
 /* ---- what the policy allows */
 
 /* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse it, even
- * ranks that reduce nothing. A call whose splits are on the device only moves data, so it needs the policy
- * that lets SMs move data. */
+ * ranks that reduce nothing. A call whose splits are on the device moves rows by kernels, so it needs the
+ * policy that lets SMs move data. */
 ceclResult_t cecl_calls_check_arithmetic(const struct cecl_call *calls, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -7,9 +7,9 @@
 /* Arguments of calls whose splits are on the device. */
 struct cecl_splits_args {
     size_t send_rows, recv_rows; /* how many rows sendbuff and recvbuff have */
-    /* [nranks] splits for each expert; offsets follow if the call returns rows */
+    /* [nranks * experts]; if rows come back from experts, as many offsets follow */
     const uint64_t *splits;
-    uint64_t *out; /* [2][nranks] for each expert */
+    uint64_t *out; /* [2][nranks * experts] */
     const ceclExperts_t *experts;
 };
 
@@ -68,7 +68,7 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
 /* Refuses a buffer that is not aligned to its elements of `size` bytes. */
 ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t size);
 
-/* describe_sums.c: refuses sums of rows that cannot be made, and lists the *count buffers that they use. */
+/* describe_sums.c: refuses invalid arguments of ceclSumRows, and lists the *count buffers that they name. */
 #define CECL_ROW_SUMS_USES 4
 _Static_assert(CECL_ROW_SUMS_USES <= CECL_USES, "check_uses takes so many");
 ceclResult_t cecl_row_sums_describe(const struct cecl_row_sums *sums,

@@ -1,4 +1,4 @@
-/* Describes the memory of sums of rows, which are a local call. */
+/* Describes the memory of ceclSumRows, which is a local call. */
 #include "plan/describe.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@ static ceclResult_t check_buffer(const struct cecl_use *use, uint64_t align)
                            use->buffer, align);
 }
 
-/* Checks the buffers that have bytes, and lists them. sums, the first one, may overlap no other. */
+/* Checks the buffers that have bytes, and lists them. `sums`, the first buffer, must not overlap the others. */
 static ceclResult_t list_uses(const struct cecl_use *all, const uint64_t *aligns,
                               struct cecl_use uses[CECL_ROW_SUMS_USES], size_t *count)
 {

@@ -96,7 +96,7 @@ ceclResult_t cecl_describe_gatherv(const struct cecl_scope *scope, const struct 
         CECL_TRY(check_apart(&given, n, bytes, at));
     for (int r = 0; r < n; r++)
         call->bytes = bytes[r] > call->bytes ? bytes[r] : call->bytes;
-    call->count = call->bytes / call->element; /* ranks may have different counts */
+    call->count = call->bytes / call->element; /* the largest: equal on all ranks */
     use_layout(scope, call);
     return cecl_describe_buffers(scope, args, call);
 }

@@ -137,7 +137,7 @@ static bool more_differ(const struct cecl_facts *one, const struct cecl_facts *o
                                : op && op->has_tiles                  ? tiles
                                                                       : shape;
     if (one->nmore != other->nmore || one->nmore > CECL_FACTS_MORE)
-        return false; /* facts of calls of different kinds */
+        return false; /* calls of different kinds have no such facts in common */
     for (uint32_t i = 0; i < one->nmore; i++) {
         const struct field field = {.name = one->nmore == 1 ? "recvcounts, displs or rows (a hash)"
                                                             : names[i],

@@ -1,4 +1,4 @@
-/* What ranks tell each other about a call, so that a message can say in what their calls differ. */
+/* What ranks tell each other about a call, so that an error message can say how their calls differ. */
 #ifndef CECL_PLAN_FACTS_H
 #define CECL_PLAN_FACTS_H
 
@@ -17,7 +17,7 @@ struct cecl_facts {
     uint8_t in_place; /* only for calls whose ranks must agree on it */
     uint8_t nmore;
     uint64_t count;
-    /* [nmore] a shape, or the rows of splits, or a hash of those words of a layout that are equal on all ranks */
+    /* [nmore] a shape, the equal words of a layout by splits, or a hash of the equal words of another layout */
     uint64_t more[CECL_FACTS_MORE];
 };
 #define CECL_FACTS_WORDS (3u + CECL_FACTS_MORE)

@@ -1,4 +1,4 @@
-/* Plans of several calls as one: side by side, between the same barriers, or one after the other. */
+/* Joins the plans of several calls: side by side, between the same barriers, or one after the other. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,8 +30,8 @@ struct merging {
     uint32_t part, step;
 };
 
-/* Merges a part's batches of this wave, up to barrier `phase` + 1 or a reduction, and advances past these
- * batches. Returns whether batches of later waves are left. */
+/* Merges a part's batches of the current wave, up to barrier `phase` + 1 or a reduction, and advances past
+ * these batches. Returns whether batches of later waves come before that barrier or reduction. */
 static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t phase)
 {
     for (; from->step < from->plan->nsteps; from->step++) {
@@ -48,8 +48,8 @@ static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t 
     return false;
 }
 
-/* Merges the reductions that come next in a part, and the copies of results that the reductions' kernels
- * make. Returns whether there were any. */
+/* Merges the reductions that come next in a part, and the copies of results that the reductions' kernels make.
+ * Returns whether it has merged any. */
 static bool merge_reductions(struct cecl_plan *merged, struct merging *from)
 {
     const struct cecl_plan *plan = from->plan;

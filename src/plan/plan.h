@@ -55,12 +55,12 @@ struct cecl_copy {
      * `given` - 1 of the given values. Such a copy has one row */
     uint32_t given;
 };
-/* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. The type
- * and the operation are the type and the operation of call `part`. */
+/* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. Type and
+ * operation are those of call `part`. */
 struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes; /* bytes of each source: whole elements, >= 1; dst has cecl_call_result_bytes */
-    uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be exactly dst */
+    uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be dst itself */
     /* index of the reduction's call in a group; the places cannot show it, because they may all be
      * in staging */
     uint32_t part;
@@ -82,8 +82,8 @@ enum cecl_step_kind {
     /* wait until lane `first` of this rank has done all of its steps that precede this one in the
      * plan */
     CECL_STEP_AFTER,
-    /* copy `first` into a slot of `peer`, where each line of the slot has its own flag: counter SLOTS
-     * has reached `phase` as soon as the data has arrived */
+    /* copy `first` into a slot of `peer`. Each line of the slot carries its own flag, so no SIGNAL follows:
+     * once the data has arrived, counter SLOTS has reached `phase` */
     CECL_STEP_POST,
     /* step `first` (enum cecl_splits_step) of the kernels that move rows by splits on the device:
      * they work on the call's own table, and on the tables and recvbuffs of all ranks */
@@ -161,11 +161,11 @@ struct cecl_plan {
     char reason[192]; /* for ceclExplain */
 };
 
-/* -- building: a failed allocation is remembered, and cecl_plan_finish returns it -- */
+/* -- building: a failed allocation is remembered, and cecl_plan_finish returns the error -- */
 void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part);
 /* Empties a plan, so that another plan can be built in its memory, for the same part. */
 void cecl_plan_reset(struct cecl_plan *plan);
-/* Signals to one peer that a counter has reached k, or waits until a counter of that peer has reached k. */
+/* Raise: signals to a peer that a counter has reached k. Await: waits until a peer's counter has reached k. */
 void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 /* Opens a new phase of the current lane, signals all peers, and returns the phase. Peers come

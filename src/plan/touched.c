@@ -31,8 +31,9 @@ static uint64_t input_pitch(const struct cecl_call *call)
                                          : call->view.shape.send_pitch;
 }
 
-/* In a reduction to a root only the root receives. If only the root checked its recvbuff, other ranks would
- * wait for a root that refused the call. So every rank checks a recvbuff of the size that the root needs. */
+/* In a reduction to a root only the root receives. If only the root checked its recvbuff, the other ranks would
+ * wait for a root that has refused the call. So every rank checks a recvbuff of the size that the root
+ * needs. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer)
 {
     const bool all_alike = cecl_op_reduces_to(call->op, CECL_TO_ROOT);
@@ -71,7 +72,7 @@ static struct extent tiles_of(const struct cecl_call *call)
     return extent;
 }
 
-/* The blocks that this rank sends: in sendbuff, or in place in recvbuff. */
+/* The blocks that this rank sends. In place they lie in recvbuff, otherwise in sendbuff. */
 static struct extent input_of(const struct cecl_call *call)
 {
     struct extent extent = {0};
@@ -113,9 +114,8 @@ static struct extent union_of(struct extent a, struct extent b)
                            .blocks = a.blocks + b.blocks};
 }
 
-/* Sets the width and the pitch of strided blocks, from the first byte of the first row on. Blocks side by
- * side form one wide block. Blocks one behind the other are as wide as a single block if all begin in the
- * same column. */
+/* Sets the width and the pitch of the memory that strided blocks take. Blocks side by side form one wide block.
+ * Blocks one behind the other are as wide as a single block if all begin in the same column. */
 static void set_rows(struct cecl_touched *touched, const struct cecl_shape *s, uint64_t blocks,
                      uint64_t stride, uint64_t pitch)
 {
@@ -179,8 +179,8 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call)
     return cecl_call_is_one_buffer(call) ? 0 : input_of(call).high;
 }
 
-/* In place only the own block may be in both buffers. If the input or the output has no other block, there is
- * nothing to check. */
+/* In place only the own block may be in both buffers. If the input or the output is only this block, no other
+ * block can be in both. */
 static ceclResult_t check_overlap(const struct cecl_call *call, const struct extent *in,
                                   const struct extent *out)
 {

@@ -1,6 +1,6 @@
-/* Thresholds: numbers that measurements decide. thresholds.h lists them with their evidence. A communicator
- * has a `struct cecl_tuning` with the values for its device and its number of ranks. This file does not know
- * what a threshold decides. */
+/* Thresholds: numbers that measurements or calculations decide. thresholds.h lists them with their evidence. A
+ * communicator has a `struct cecl_tuning` with the values for its device and its number of ranks. This file
+ * does not know what a threshold decides. */
 #ifndef CECL_PLAN_TUNING_H
 #define CECL_PLAN_TUNING_H
 

@@ -14,7 +14,7 @@ enum cecl_direction { CECL_PUSH, CECL_PULL };
 /* The choices for one call. Equal on all ranks. */
 struct cecl_way {
     bool small;          /* one exchange through slots; one kernel where the device has kernels */
-    uint32_t small_sms;  /* the most SMs that this kernel takes */
+    uint32_t small_sms;  /* the most SMs that a small call's kernel takes */
     bool by_host;        /* the call goes through memory of the host */
     uint32_t splits_sms; /* how many SMs move rows if the splits are on the device */
 
@@ -37,13 +37,13 @@ struct cecl_way {
         uint64_t share;
         bool read_at_peers; /* SMs read the inputs in the peers' memory */
         bool urgent;        /* kernels get SMs before other waiting kernels */
-        bool sms_send;      /* SMs write all that they reduced to the peers */
-        /* how many bytes at the end of a share SMs write to the peers; 0: none */
+        bool sms_send;      /* SMs write all results to the peers */
+        /* how many bytes of results, at the end of a share, are written by SMs; 0: none */
         uint64_t sms_end;
-        uint64_t chunk; /* bytes of a share that are in one chunk */
+        uint64_t chunk; /* bytes of a share in one chunk */
         /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
         uint64_t halved;
-        uint64_t one_shot; /* up to this many bytes, every rank reduces everything */
+        uint64_t one_shot; /* all-reduces of at most this size: every rank reduces everything */
         /* Ranks meet between the last reduction and the copies of results, because receivers may make these
          * copies. */
         bool meet_first;

@@ -1,5 +1,5 @@
-/* The kernels of reductions by name: the host finds them in the embedded images by these names. This
- * file is plain C, so that both can include it. Combinations with the same bits share a kernel:
+/* The kernels of reductions by name: the host finds them in the embedded images by these names. This file is
+ * plain C, so that host code and kernels can include it. Combinations that give the same bits share a kernel:
  * ceclAvg uses the sum's, and sums and products of signed integers use the unsigned ones. */
 #ifndef CECL_SM_KERNEL_NAMES_H
 #define CECL_SM_KERNEL_NAMES_H
@@ -51,7 +51,7 @@
 
 #define CECL_REDUCE_SUMS_MOST 8 /* sources */
 
-/* X(name of the type, type): sums that also have kernels for calls that number themselves
+/* X(name of the type, type): sums that also have kernels for captured calls, which count their own runs
  * (cecl_reduction_counts). */
 #define CECL_REDUCE_COUNTED(X) \
     X(float16, ceclFloat16) \

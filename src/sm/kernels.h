@@ -1,5 +1,5 @@
-/* Loads the embedded kernels onto GPUs, and launches them, by the driver alone. The host code of all kernels
- * uses this file. Only builds with CUDA include this file. */
+/* Loads the embedded kernels onto GPUs, and launches them, by the driver API alone. The host code of all
+ * kernels uses this file. Only builds with CUDA include this file. */
 #ifndef CECL_SM_KERNELS_H
 #define CECL_SM_KERNELS_H
 
@@ -29,13 +29,13 @@ struct cecl_gpus {
     _Atomic unsigned long long loaded[CECL_GPUS_MAX];
 };
 
-/* Calls `load` unless it was called in the current context before, in one thread of the process at
- * a time. */
+/* Calls `load`, unless it was called in the current context before. One thread of the process is in `load` at a
+ * time. */
 ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus);
 /* Finds the current GPU, for a launch. Prepares the GPU if it was not prepared in any context. */
 ceclResult_t cecl_gpus_current(struct cecl_gpus *gpus, struct cecl_gpu *gpu);
 
-/* Finds a kernel and loads it into the current context. For `load`.
+/* Finds a kernel and loads it into the current context. To be called by `load`.
  *
  * shared  bytes of dynamic shared memory that a launch may ask for
  * kernel [out] a kernel of the library, which lives as long as the process */

@@ -71,17 +71,17 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
     return (uint32_t *)((char *)m.word + meet_peer(m, i) * m.apart);
 }
 
-/* Captured calls number themselves. Their kernels are separate instances (`counted`), because the
- * additional reads would cost other kernels 1 to 2 %. */
+/* Captured calls number themselves (struct cecl_counting). Their kernels are separate instances (`counted`),
+ * because the additional reads would cost other kernels 1 to 2 %. */
 
-/* What is added to the values of a meeting. */
+/* What is added to the values of a meeting: nothing, unless the call is counted. */
 template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
 {
     return counted ? word_load(c.count) : 0;
 }
 
 /* What a word of a meeting holds to show `value`, which includes meet_base. */
-#define MEET_BITS 12 /* bits of the value in a word of a call that numbers itself */
+#define MEET_BITS 12 /* bits of the value in a word of a counted call */
 template <bool counted> DEVICE uint32_t meet_held(const cecl_counting &c, uint32_t value)
 {
     return counted ? c.number << MEET_BITS | (value & ((1u << MEET_BITS) - 1)) : value;
@@ -96,7 +96,7 @@ template <bool counted> DEVICE bool meet_reached(uint32_t word, uint32_t held, b
            (!same || (word ^ held) >> MEET_BITS == 0);
 }
 
-/* Shows the progress of a call that numbers itself to all hosts, including this rank's. */
+/* Shows the progress of a counted call to all hosts, including this rank's. */
 DEVICE void meet_tell_hosts(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
                             uint32_t thread, uint32_t threads)
 {
@@ -171,8 +171,7 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_
         if (threadIdx.x == 0)
             before = word_count(m.leaving, gridDim.x - 1);
         before = __shfl_sync(0xffffffffu, before, 0);
-        /* a shuffle orders no memory: this passes what thread 0 acquired to
-         * all threads that signal */
+        /* a shuffle orders no memory: __syncwarp passes what thread 0 acquired to the threads that signal */
         __syncwarp();
     }
     if (before != gridDim.x - 1)
@@ -188,14 +187,14 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_
         word_release(m.done, m.done_value);
 }
 
-/* All threads of every block call this at the end. Returns true to a single thread, once all blocks have come.
+/* All threads of every block call this at the end. Returns true to a single thread of the grid, once all blocks
+ * have come.
  *
- * Another stream that sees `done` starts the next call. By then the block has finished reading its
- * sources, and its writes to this GPU's memory are visible to the whole GPU, to its copies, and to
- * peers that read there. This is weaker than a release for the whole system, which would also wait
- * for writes to peers and to host memory. So a block that writes to peers or to host memory needs a
- * fence of its own if the next call may write the same words, or if the host reads the words after
- * `done`. */
+ * Another stream that sees `done` starts the next call. By then every block has finished reading its sources,
+ * and its writes to this GPU's memory are visible to the whole GPU, to its copies, and to peers that read
+ * there. This is weaker than a release for the whole system, which would also wait for writes to peers and to
+ * host memory. So a block that writes to peers or to host memory needs a fence of its own if the next call may
+ * write the same words, or if the host reads the words after `done`. */
 DEVICE bool meet_ends(const cecl_meeting &m)
 {
     __syncthreads();

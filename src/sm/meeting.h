@@ -2,8 +2,8 @@
  * copies of flags or stream operations around the kernel would take longer, or would queue behind
  * other copies.
  *
- * This file knows only words and values. Every rank has a row with one word for each rank. Only the
- * rank that a word is for writes it, and its values only grow (modulo 2^32).
+ * This file knows only words and values. Every rank has a row with one word for each rank. In all rows only
+ * rank i writes word i, and its values only grow (modulo 2^32).
  *
  *     first | block 0: value `first` to all peers | each block: until all peers' words are there |
  *           the kernel's work                                                                    |
@@ -41,12 +41,12 @@ struct cecl_meeting {
     uint32_t done_value;
 };
 
-/* For a call that numbers itself, because a graph runs it repeatedly. A word by which such calls meet
- * holds 12 bits of the exchange's value, and above them 20 bits of `number`. The first exchange waits
- * for just this number, so no other call ends its wait. */
+/* For a captured call, which numbers its own runs, because a graph repeats it with the same arguments. A word
+ * by which such calls meet holds 12 bits of the exchange's value, and above them 20 bits of `number`. The first
+ * exchange waits for exactly this number, so no other call ends its wait. */
 struct cecl_counting {
-    /* a word on this GPU: the last value of the previous call that numbers itself. It is added to
-     * `first` and `last` of the meeting, and the call sets it to its own last value */
+    /* a word on this GPU: the last value of the captured call that ran before. It is added to `first` and
+     * `last` of the meeting, and the call sets it to its own last value */
     uint32_t *count;
     uint32_t number; /* the call's number among all that graphs captured; equal on all ranks */
     /* words in host memory, laid out as `word` and `apart` of the meeting. For watchdogs, each value

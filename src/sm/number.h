@@ -7,8 +7,8 @@
  *     e5m2       5         2      15    57344     yes     as in IEEE 754
  *     e4m3       4         3       7      448      no     0x7f and 0xff alone
  *
- * Plain C, in which compilers can turn every branch into a selection, so that loops become vector
- * code. GPUs without instructions for fp8 run the same lines. */
+ * Plain C, in which compilers can turn every branch into a selection, so that loops become vector code. GPUs
+ * without instructions for fp8 run the same code. */
 #ifndef CECL_SM_NUMBER_H
 #define CECL_SM_NUMBER_H
 

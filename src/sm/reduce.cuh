@@ -103,8 +103,8 @@ template <int op, int n, typename Acc> DEVICE void scale_first(Acc a[n], const c
                 a[i] = combine<ceclProd>(a[i], (Acc)by.scale);
 }
 
-/* a op x; in an average x is scaled first. In types that are accumulated in fp32 the product is
- * exact, so the sum may be fused with it, and the scale costs no time. */
+/* a op x; in an average x is scaled first. For fp16, bf16 and fp8 the product is exact in fp32, so the sum may
+ * be fused with it, and the scale costs no time. */
 template <int type, int op, typename Acc>
 DEVICE Acc combine_scaled(Acc a, Acc x, const cecl_average &by)
 {
@@ -196,10 +196,10 @@ template <bool counted> DEVICE void reduce_end(const cecl_reduce_args &args)
         meet_last<counted>(args.meeting, args.counting);
 }
 
-/* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread takes
- * up to `strides` elements before it uses the first, so that many loads are in flight. In the wide
- * kernel all threads of the grid call this. In the bulk kernel, where head and tail are shorter
- * than a warp, all readers call it. */
+/* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread loads up to
+ * `strides` elements before it uses the first, so that many loads are in flight. In the wide kernel all threads
+ * of the grid call this. In the bulk kernel, where head and tail are shorter than a warp, all readers call
+ * it. */
 
 template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
 {

@@ -59,7 +59,7 @@ struct cecl_reduction {
     /* CUDA: the exchange of flags that the kernel takes part in; NULL: none. Read during the call.
      * A reduction with a meeting has count > 0. */
     const struct cecl_meeting *meeting;
-    /* not NULL: the call numbers itself; CUDA only */
+    /* not NULL: a captured call, which numbers its own runs; CUDA only */
     const struct cecl_counting *counting;
 };
 
@@ -82,7 +82,7 @@ static inline uint64_t cecl_reduction_result_bytes(bool widens, uint64_t bytes)
 {
     return widens ? 2 * bytes : bytes;
 }
-/* Whether a call that numbers itself can have this type and operation. GPUs have kernels for such calls only
+/* Whether kernels can count the runs of captured calls of this type and operation. GPUs have such kernels only
  * for the usual sums (CECL_REDUCE_COUNTED). Host devices give the same answer, because ranks must agree. */
 static inline bool cecl_reduction_counts(ceclDataType_t type, ceclRedOp_t op)
 {

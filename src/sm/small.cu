@@ -48,8 +48,8 @@ DEVICE void give_up(const cecl_small_args &args, uint32_t rank)
     fence_sys();
 }
 
-/* ---- what a thread moves at a time: three vectors of 16 bytes, in four lines. The 32 threads of a
- * warp load and store contiguous bytes, so that NVLink carries whole packets. */
+/* ---- what a thread moves at a time: three vectors of 16 bytes, in four lines. The 32 threads of a warp load
+ * and store contiguous bytes, so that NVLink carries whole packets. */
 
 struct share {
     uint32_t vector; /* index of the first vector; the next two are 32 and 64 vectors further on */
@@ -85,8 +85,8 @@ template <bool counted> DEVICE turn turn_of(const cecl_small_args &args)
 
 /* ---- the user's buffers: the vectors that a block has, at any alignment */
 
-/* Loads or stores the first `left` bytes of a vector, 16 at most. They are not inlined, to keep the code
- * of the usual path short. */
+/* Loads or stores the first `left` bytes of a vector, 16 at most. The functions are not inlined, to keep the
+ * code of the usual path short. */
 static __device__ __noinline__ vector bytes_load(const unsigned char *at, uint32_t left)
 {
     vector v = {{0, 0, 0, 0}};
@@ -320,10 +320,9 @@ DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors
 
 /* One warp of the grid does this while the others send and wait.
  *
- * First the warp tells the peers that this rank has begun; if the call numbers itself, the warp
- * tells the hosts instead. Then it renews lines. No other thread writes these lines before this
- * kernel ends. The fence is needed because the next call writes the same words and no kernel waits
- * for these stores. */
+ * First the warp tells the peers that this rank has begun; in a captured call it tells the hosts instead. Then
+ * it renews lines. No other thread writes these lines before this kernel ends. The fence is needed because the
+ * next call writes the same words and no kernel waits for these stores. */
 template <bool counted>
 DEVICE void tell(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {

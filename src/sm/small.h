@@ -21,12 +21,12 @@
  * end of a communicator cannot overtake these stores: before it unmaps peers' memory, it joins a
  * thread and frees words and streams through the driver, which takes far longer.
  *
- * A graph runs a call repeatedly with the same arguments. Such calls have slots of their own, and number
- * themselves (struct cecl_counting). Their lines hold the epoch and, in upper bits, the number of the call among the
+ * A graph repeats a captured call with the same arguments. Captured calls have slots of their own, and number their
+ * own runs (struct cecl_counting). Their lines hold the epoch and, in upper bits, the number of the call among the
  * captured ones, so no call takes lines of another call with the same epoch (cecl_small_mark).
  *
- * Epochs repeat after 2^32 calls. A line that no call used for so long would look as if it held data
- * of the current call. So each call renews some lines that it does not use.
+ * Epochs repeat after 2^32 calls. A line that was written 2^32 calls ago, and not since, would look as if it held
+ * data of the current call. So each call renews some lines that it does not use.
  *
  * An all-reduce gives the same bits as cecl_reduce_host with the ranks' inputs in rank order. */
 #ifndef CECL_SM_SMALL_H
@@ -63,9 +63,9 @@ struct cecl_small {
     /* the slots of each rank: cecl_small_slots_bytes bytes, 256-byte aligned */
     unsigned char *slots[CECL_SMALL_RANKS_MAX];
     uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */
-    /* The call's epoch: one more than the epoch of the previous call on these slots, equal on all
-     * ranks. It may wrap around. The slots are zeroed before the first call, whose epoch is 1. A
-     * call that numbers itself ignores this field: `counting` gives it the epoch. */
+    /* The call's epoch: one more than the epoch of the previous call on these slots, equal on all ranks. It may
+     * wrap around. The slots are zeroed before the first call, whose epoch is 1. A captured call ignores this
+     * field: `counting` gives it the epoch. */
     uint32_t epoch;
     /* a word on this rank's device. Once it is not 0, the kernel no longer waits, and a kernel that
      * begins later sends nothing */
@@ -82,8 +82,7 @@ struct cecl_small {
      * only show the watchdog that the kernel has begun. With CECL_MEET_DONE the kernel sets
      * `done`. */
     const struct cecl_meeting *meeting;
-    /* not NULL: the call numbers itself, and takes its epoch from here. Such a call must have a
-     * meeting with CECL_MEET_DONE */
+    /* not NULL: a captured call, which takes its epoch from here. It must have a meeting with CECL_MEET_DONE */
     const struct cecl_counting *counting;
 };
 

@@ -22,8 +22,8 @@ extern "C" {
 #define CECL_SMALL_LINES 4
 #define CECL_SMALL_GROUP_BYTES (CECL_SMALL_SHARES * CECL_SMALL_VECTORS * 16)
 
-/* A call may renew a line that it does not use: it writes its own epoch into the line, with this
- * bit flipped. That value is half a cycle away from all epochs that come soon. */
+/* A call may renew a line that it does not use: it writes its own epoch into the line, with this bit flipped.
+ * That value is 2^31 calls away from the current epoch. */
 #define CECL_SMALL_FAR 0x80000000u
 
 /* The most bytes of a slot, because offsets within slots are 32-bit numbers. */
@@ -40,10 +40,9 @@ struct cecl_small_args {
     unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
     const unsigned char *from;
     uint64_t slot;
-    /* A row of this rank's slots whose lines get a far-away epoch. Lines that hold data of this
-     * call are left out. A thread has such a line if the block has vector `renewed_vector` +
-     * thread. If the call numbers itself, this is the first row of the slots, and the kernel finds
-     * the row to renew. */
+    /* A row of this rank's slots whose lines get a far-away epoch. Lines that hold data of this call are left
+     * out. The line of thread t holds such data if the block has vector `renewed_vector` + t. In a captured
+     * call `renewed` is the first row of the slots, and the kernel finds the row to renew. */
     unsigned char *renewed;
     uint32_t renewed_vector;
     uint32_t rank, nranks;
@@ -54,17 +53,17 @@ struct cecl_small_args {
     uint64_t timeout_ns;
     struct cecl_meeting meeting;
     struct cecl_average average;
-    /* If the call numbers itself, `to` and `from` are the slots of half 0, and half 1 begins `half`
-     * bytes later. */
+    /* In a captured call `to` and `from` are the slots of half 0, and half 1 begins `half` bytes later. */
     uint64_t half;
-    struct cecl_counting counting; /* for calls that number themselves; otherwise `count` is NULL */
+    struct cecl_counting counting; /* for captured calls; in others `count` is NULL */
 };
 
 /* small.c. Fills in `args` for a call that has passed cecl_small_check. */
 void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args *args);
-/* The number of a call that numbers itself, in the upper bits of an epoch. It distinguishes the call's lines from lines
- * of other calls with the same epoch. The lower bits stay. They distinguish all epochs that lines may have, because
- * each line was written or renewed within twice as many calls as a half has rows. The highest bit is CECL_SMALL_FAR. */
+/* A captured call's number, in the upper bits of an epoch. It distinguishes the call's lines from lines of other calls
+ * with the same epoch. The lower bits are left to the epoch. They distinguish all epochs that lines may hold, because
+ * each line was written or renewed within twice as many calls as a half has rows. The highest bit is left to
+ * CECL_SMALL_FAR. */
 uint32_t cecl_small_mark(const struct cecl_small *small);
 /* Whether the call is an all-reduce or a reduce-scatter. */
 bool cecl_small_reduces(const struct cecl_small *small);

@@ -105,8 +105,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- places */
 
-/* What each thread block knows: the table's rows, and where groups of blocks begin. A group is all
- * blocks for one expert of a rank or, on the way back, all blocks from one rank for a rank. */
+/* What each thread block knows: the numbers of rows in the table, and where groups of blocks begin. A group is
+ * all blocks for one expert of a rank or, on the way back, all blocks from one rank for a rank. */
 struct places {
     uint32_t rows[CECL_SPLITS_RANKS_MAX * BLOCKS]; /* [from][to * experts + expert] */
     uint64_t begin[BLOCKS];                        /* [to][group] */
@@ -170,7 +170,7 @@ DEVICE void begin_groups(const cecl_splits_form &form, places *p, uint32_t to)
 DEVICE void tell_host(const cecl_splits &call, const cecl_splits_trouble &found)
 {
     if (found.what == CECL_SPLITS_FINE || word_load(&call.trouble->what) != CECL_SPLITS_FINE)
-        return; /* only the first trouble is reported to the host */
+        return;
     word_store(&call.trouble->rank, found.rank);
     word_store(&call.trouble->to, found.to);
     word_store(&call.trouble->expert, found.expert);

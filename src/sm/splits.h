@@ -25,9 +25,9 @@
  * The tables of all ranks are equal, so ranks agree on what fits. Rows that a recvbuff has no room for
  * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host.
  *
- * Each line has a seal: a hash of the call's number and sizes, and of the line. No rank moves rows by a
- * line with a wrong seal. A rank finds such a line if a communicator fails before this call's line has
- * come, or if a rank has called with other sizes. */
+ * Each line has a seal: a hash of the call's number and sizes, and of the line. No rank moves rows by a line
+ * with a wrong seal. A rank finds such a line if the communicator fails before a peer's line has come, or if a
+ * rank has called with other sizes. */
 #ifndef CECL_SM_SPLITS_H
 #define CECL_SM_SPLITS_H
 

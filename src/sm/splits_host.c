@@ -73,7 +73,7 @@ static uint32_t read_lines(const struct cecl_splits *call, struct cecl_splits_li
     return r;
 }
 
-/* Moves this rank's rows to the rank `to`, which has told `line`. */
+/* Moves this rank's rows to rank `to`, whose line is `line`. */
 static void move_to(const struct cecl_splits *call, uint32_t to,
                     const struct cecl_splits_line *line, uint64_t *rows, uint64_t *places)
 {
