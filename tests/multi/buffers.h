@@ -9,8 +9,7 @@ static unsigned char *send_buffer, *recv_buffer;
 static unsigned char *host; /* host memory of the same size */
 static size_t room;         /* size of each buffer */
 
-/* `staging` and `policy` are settings of the communicator, written as in the environment. NULL:
- * the default. */
+/* staging, policy: the communicator's settings, written as in the environment; NULL: the default. */
 static inline void buffers_open(size_t bytes, const char *staging, const char *policy)
 {
     room = bytes;
@@ -32,7 +31,7 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-/* Checks that the communicator has failed. */
+/* Ends the communicator, which must have failed. */
 static inline int tear_down_failed(void **state)
 {
     free(host);

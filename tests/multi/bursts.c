@@ -1,14 +1,13 @@
-/* Bursts of random calls; see bursts.h. */
 #include "bursts.h"
 
 #include "puts.h"
 
 #define BANKS 2
 #define PARTS (2 * BURST_CALLS) /* buffers in each bank: one for each buffer of a burst */
-#define SPREAD 5000             /* bytes beyond what a buffer needs, so that offsets can differ */
-#define SPREAD_LARGE (1 << 20)  /* used now and then, so that pools grow */
+#define SPREAD 5000             /* bytes beyond what a buffer needs, which lets offsets differ */
+#define SPREAD_LARGE (1 << 20)  /* used now and then, which makes pools grow */
 
-/* Memory kinds besides those of enum memory_kind: the pool of any communicator. */
+/* Where a buffer may lie, besides the kinds of memory.h: in the pool of any communicator. */
 enum { LENT = MEMORY_KINDS, SOURCES };
 
 static ceclComm_t home; /* communicator of all ranks, used only to allocate memory */
@@ -62,8 +61,6 @@ void bursts_close(void)
     free(host);
 }
 
-/* ---- memory that is freed and allocated again */
-
 /* Sometimes replaces this rank's memory, at the same address or elsewhere. */
 static void renew_some(void)
 {
@@ -79,7 +76,7 @@ static void renew_some(void)
     }
 }
 
-/* Deregisters the memory if it is registered. Otherwise registers a part of some memory. */
+/* Deregisters one of the team's registrations if it exists; otherwise makes it, of a part of some memory. */
 static void register_or_not(struct team *t)
 {
     ceclRegistration_t *r = &t->registrations[own() % TEAM_REGISTRATIONS];
@@ -101,8 +98,6 @@ static void register_some(void)
         register_or_not(t);
 }
 
-/* ---- buffers */
-
 /* New memory for this call in its communicator's pool, of equal size on all members. */
 static struct memory fresh(const struct team *t, size_t bytes, uint64_t *x)
 {
@@ -123,7 +118,6 @@ static void allocate(struct burst_call *s, uint64_t *x)
     s->recv = fresh(s->team, random_bytes_received(c), x);
 }
 
-/* Memory in the pool of any communicator. */
 static const struct memory *lent(void)
 {
     const struct team *t;
@@ -133,7 +127,7 @@ static const struct memory *lent(void)
     return &t->lent;
 }
 
-/* A part of memory, with its first seam. */
+/* A part of memory, with the first seam in it. */
 static struct memory part_of(const struct memory *m, size_t index)
 {
     const size_t at = index * room();
@@ -143,7 +137,6 @@ static struct memory part_of(const struct memory *m, size_t index)
     return part;
 }
 
-/* Memory for buffer `index` of the burst: newly allocated, or a part of existing memory. */
 static struct memory choose(const struct memory *fresh, size_t index)
 {
     const uint64_t source = own() % SOURCES;
@@ -161,10 +154,8 @@ static void prepare(struct burst_call *s)
     random_prepare(s->team->comm, &s->random, &send, &recv, &bursts_own, host);
 }
 
-/* ---- calls */
-
-/* Draws options that are equal on all ranks. Kernels of several communicators wait for peers at
- * the same time, so each kernel gets few SMs. */
+/* Draws options that are equal on all ranks. Each kernel gets few SMs, because kernels of several communicators wait
+ * for peers at the same time. */
 static ceclOptions_t draw_options(uint64_t *x)
 {
     static const int sms[] = {1, 2, 8};
@@ -208,7 +199,7 @@ ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped)
     return result != ceclSuccess ? result : random_make(comm, c, grouped);
 }
 
-/* A call on `team` has returned this result. */
+/* Reports the result of a call on `team`. */
 static void note(const struct team *team, ceclResult_t result, bool grouped)
 {
     if (result == ceclSuccess)
@@ -221,7 +212,7 @@ static void note(const struct team *team, ceclResult_t result, bool grouped)
 
 /* ---- messages between the calls, and in their groups */
 
-/* The mail whose messages are sent before a call, or after the last call. NULL: no mail. */
+/* The mail that is sent before call i, or after the last call; NULL: no mail. */
 static struct mail *mail_before[BURST_CALLS + 1];
 
 static void draw_mails(uint64_t *x)
@@ -254,7 +245,7 @@ static bool any_with(const struct mail *m, int first, int end)
     return false;
 }
 
-/* Sends the messages before call i, outside of groups of calls. */
+/* Makes the messages before call i, outside of groups of calls. */
 static void mail_ahead(int i)
 {
     struct mail *m = mail_before[i];
@@ -269,18 +260,17 @@ static void mail_within(int i, int stop, int stream)
         note(m->team, mail_join(m, stop < m->count ? stop : m->count, stream, &bursts_own), true);
 }
 
-/* Whether the messages before call i may be made inside the group that begins with call `first`.
- * A group enqueues its calls one communicator after the other, in the order of their first calls.
- * On one stream, this order must be equal on all ranks, even on ranks without messages. */
+/* Whether the group that begins with call `first` may include the messages before call i. A group enqueues its calls
+ * one communicator after the other, in the order of their first calls. On one stream, this order must be equal on all
+ * ranks, even on ranks without messages. */
 static bool in_place(int i, int first)
 {
     return mail_before[i] && i > first && any_with(mail_before[i], first, i);
 }
 
-/* At the end of the group of the calls [first, end), makes the messages that belong in the group
- * and are not made yet. A group carries out its messages after its collectives. So if the group
- * has no other communicator, this rank may include some of the next messages, which its peer
- * makes after the group. */
+/* At the end of the group of the calls [first, end), makes the group's messages that are not made yet. If all is on one
+ * communicator, this rank may add some of the next messages, which its peer makes after the group: a group carries out
+ * its messages after its collectives. */
 static void mail_at_end(int first, int end, int stream)
 {
     bool alone = true;
@@ -293,8 +283,7 @@ static void mail_at_end(int first, int end, int stream)
         mail_within(end, (int)(own() % (MAIL_MESSAGES + 1)), stream);
 }
 
-/* Ends the group of the calls [first, end). The group may include messages that belong before
- * call `end`. */
+/* Ends the group of the calls [first, end), which may include messages before call `end`. */
 static void end_group(int first, int end)
 {
     const ceclResult_t result = ceclGroupEnd();
@@ -306,9 +295,9 @@ static void end_group(int first, int end)
     }
 }
 
-/* ---- a program of one-sided calls, between the calls of some bursts */
+/* ---- one-sided calls, between the calls of some bursts */
 
-/* They use their own streams, because the team's streams carry messages, which ranks may make in another order. */
+/* They have their own streams: the team's streams carry messages, which ranks may make in another order. */
 static struct {
     const struct team *team; /* NULL: this rank makes none in this burst */
     int before;              /* index of the call before which they are made */
@@ -318,13 +307,13 @@ static struct {
 } amid;
 uint64_t bursts_windows;
 
-/* When a communicator fails, peers may write to the window until they learn of the failure. So a window that was not freed
- * keeps its memory until the process ends. */
+/* After a failure, peers may write to the window until they learn of it. So a window that was not freed keeps its
+ * memory until the process ends. */
 static void share(uint64_t kind)
 {
     static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};
     ceclComm_t comm = amid.team->comm;
-    /* memory of the pool is collective; other ranks may each share another kind */
+    /* Pool memory is allocated by all ranks together; of the other kinds each rank may share its own. */
     const uint64_t mine = kind % 3 == 0 ? 0 : 1 + (kind + (uint64_t)amid.team->me) % 2;
     amid.shared = memory_new(comm, kinds[mine], PUTS_BYTES);
     amid.local = memory_new(comm, kind / 3 % 2 ? MEMORY_PRIVATE : MEMORY_SHARED, PUTS_BYTES);
@@ -385,14 +374,14 @@ static void free_puts(void)
     memory_free(amid.puts.comm, &amid.local);
 }
 
-/* Makes the calls [first, end), as one group, or a single call without a group. */
+/* Makes the calls [first, end): a group, or a single call without a group. */
 static void make_calls(int first, int end, bool grouped, uint64_t *x)
 {
     const int stream = (int)(random_next(x) % TEAM_STREAMS);
     teams_come_late(&bursts_own, 8);
     make_puts(first, end);
     mail_ahead(first);
-    if (bursts_hooks) /* waits for its streams, so no rank may have made its end of a message alone */
+    if (bursts_hooks) /* waits for its streams, so no rank may have made only its own end of a message */
         bursts_hooks->aside(first, end);
     if (grouped)
         multi_ok(NULL, ceclGroupStart());
@@ -475,8 +464,6 @@ void bursts_step(uint64_t *x)
     bursts_make(x);
     bursts_free();
 }
-
-/* ---- settings */
 
 /* NULL: the variable is not set. */
 static const struct {

@@ -1,10 +1,8 @@
-/* Bursts of random calls on the communicators of teams.h. The calls of a burst use any
- * communicators and two streams of each, one by one or in groups; a group may use several
- * communicators. Between the calls, and in their groups, ranks send each other messages (mail.h).
- * Some bursts have one-sided calls, too (puts.h).
- * Each rank draws the kinds and places of its buffers by itself, frees memory and allocates it
- * anew, registers some of it, and starts late at random. Tests check every byte that a call may
- * write, and the bytes around and between its blocks. */
+/* Bursts of random calls on the communicators of teams.h. The calls of a burst use any communicators and two streams of
+ * each, one by one or in groups; a group may use several communicators. Between the calls, and in their groups, ranks
+ * send each other messages (mail.h). Some bursts have one-sided calls, too (puts.h). Each rank draws the kinds and
+ * places of its buffers by itself, frees memory and allocates it anew, registers some of it, and starts late at random.
+ * Tests check every byte that a call may write, and the bytes around and between its blocks. */
 #ifndef CECL_TEST_BURSTS_H
 #define CECL_TEST_BURSTS_H
 
@@ -12,7 +10,7 @@
 
 #define BURST_CALLS 8
 
-/* A call, with memory that is allocated for it in its communicator's pool. */
+/* A call, with memory for it in its communicator's pool. */
 struct burst_call {
     struct random_slot random;
     const struct team *team;
@@ -22,50 +20,47 @@ struct burst_call {
 };
 extern struct burst_call burst[BURST_CALLS];
 
-/* This rank's own generator, for what may differ between ranks. What must be equal on all ranks
- * is drawn from a generator `x`, which gives the same numbers on all ranks. */
+/* This rank's generator, for what may differ between ranks. What must be equal on all ranks comes from a generator `x`,
+ * which gives the same numbers on all ranks. */
 extern uint64_t bursts_own;
 extern uint64_t bursts_windows; /* windows that this rank shared */
 
-/* Allocates the memory for bursts. `all` is a communicator of all ranks, used only to allocate
- * memory of each kind. `x` seeds both generators. */
+/* Allocates the memory for bursts. all: a communicator of all ranks, used only to allocate memory. x: seeds both
+ * generators. */
 void bursts_open(ceclComm_t all, uint64_t x);
 void bursts_close(void);
-/* Replaces the communicator that allocates memory by `all`. */
+/* From now on `all` allocates memory. */
 void bursts_move(ceclComm_t all);
 
 /* Sometimes changes communicators and memory; then makes a burst. */
 void bursts_step(uint64_t *x);
-/* The same in three parts: the first changes communicators and memory and draws the burst, the
- * second makes the calls and checks their results, the third frees memory. With hooks, ranks may
- * die during the second part. */
+/* bursts_step in three parts: change communicators and memory, and draw the burst; make the calls, and check their
+ * results; free memory. With hooks, ranks may die during the second part. */
 void bursts_prepare(uint64_t *x);
 void bursts_make(uint64_t *x);
 void bursts_free(void);
 
 struct bursts_hooks {
-    /* Called when a call, or a wait for a call, has failed. A group is refused as a whole, so
-     * this is called for each communicator of its calls. */
+    /* Called when a call has failed, or a wait for a call. A group is refused as a whole; then this is called for the
+     * communicator of each of its calls. */
     void (*excuse)(const struct team *team, ceclResult_t result, bool grouped);
     /* Called before the calls [first, end) of the burst are made: a single call, or a group. */
     void (*aside)(int first, int end);
-    /* Whether to wait for a call on this communicator. */
     bool (*awaits)(const struct team *team);
 };
 /* NULL (the default): every call must succeed. */
 extern const struct bursts_hooks *bursts_hooks;
 
-/* For calls outside bursts: draws a call on `team`, with its buffers. All ranks draw the call;
- * the members allocate its pool memory. */
+/* For calls outside bursts: draws a call on `team`, with its buffers. All ranks draw it; members allocate its pool
+ * memory. */
 void burst_draw(struct burst_call *s, const struct team *team, uint64_t *x);
-/* Makes the call on stream `stream` of its team. Only members call this. */
+/* Makes the call on stream number `stream` of its team. Only members call this. */
 ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped);
-/* Waits for the call. Returns its result, and checks the data after ceclSuccess. The communicator
- * may fail meanwhile. */
+/* Waits for the call. Returns its result; after ceclSuccess, checks the data. The communicator may fail meanwhile. */
 ceclResult_t burst_finish(struct burst_call *s);
 
-/* Draws the library's environment variables, for communicators that are made later; each often has its default. The second
- * unsets them all. */
+/* Draws the library's environment variables, often their defaults, for communicators that are made later.
+ * settings_clear unsets them all. */
 void settings_draw(uint64_t *x);
 void settings_clear(void);
 

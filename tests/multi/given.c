@@ -1,12 +1,10 @@
-/* Calls on memory that a test provides; see given.h. */
 #include "given.h"
 
 ceclComm_t given_comm;
 enum given_mode given_mode;
 static unsigned char *pool;
 
-/* Collective. No call may be small by the default policy: small calls use slots, so peers would
- * not access the buffers. */
+/* Collective. No call may be small by the default policy: small calls use slots, so peers would not access the buffers. */
 void given_open(enum given_mode how, size_t bytes)
 {
     ceclConfig_t config = multi_config();
@@ -36,7 +34,7 @@ ceclResult_t given_call(enum given_role role, unsigned char *at, size_t bytes)
                         : ceclAlltoAll(at, pool, block, ceclUint8, given_comm, NULL);
 }
 
-/* What a rank gathers, or sends to rank `to`, has a seed of its own. */
+/* The seed of what this rank gathers, or sends to rank `to`. */
 static uint64_t seed_of(enum given_role role, uint64_t seed, int to)
 {
     return role == RECV ? seed : seed * (uint64_t)multi_nranks + (uint64_t)to;

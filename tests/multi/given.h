@@ -1,5 +1,5 @@
-/* Calls on memory that a test provides and changes between calls. Each call must give the right
- * bytes, or refuse the buffer and name it. */
+/* Calls on memory that a test provides and changes between calls. Each call must give the right bytes, or refuse the
+ * buffer and name it. */
 #ifndef CECL_TEST_GIVEN_H
 #define CECL_TEST_GIVEN_H
 
@@ -7,8 +7,7 @@
 
 /* How calls use memory. */
 enum given_mode { ON_USE, REGISTERED, PRIVATE };
-/* Which buffer lies in the memory: both buffers of an in-place all-gather, or the sendbuff of an
- * all-to-all into the pool. */
+/* What lies in the memory: both buffers of an in-place all-gather, or the sendbuff of an all-to-all into the pool. */
 enum given_role { RECV, SEND, ROLES };
 
 extern ceclComm_t given_comm;
@@ -18,8 +17,8 @@ extern enum given_mode given_mode;
 void given_open(enum given_mode how, size_t bytes);
 void given_close(void);
 
-/* One call on `bytes` bytes at `at`; `bytes` is a multiple of the number of ranks. Checks every
- * byte of the input and the result. */
+/* One call on `bytes` bytes at `at`, a multiple of the number of ranks. given_check checks every byte of input and
+ * result. */
 ceclResult_t given_call(enum given_role role, unsigned char *at, size_t bytes);
 void given_fill(enum given_role role, unsigned char *at, size_t bytes, uint64_t seed);
 void given_check(enum given_role role, const unsigned char *at, size_t bytes, uint64_t seed);

@@ -1,4 +1,3 @@
-/* Resources that this process holds; see held.h. */
 #include "held.h"
 
 #include <malloc.h>
@@ -13,8 +12,8 @@
 #define SANITIZED false
 #endif
 
-/* Allowed growth: GPU drivers and sanitizers have mappings, threads and memory of their own. In a
- * long test, a leak of one mapping per communicator still exceeds it. */
+/* Allowed growth: GPU drivers and sanitizers have mappings, threads and memory of their own. In a long test a leak of
+ * one mapping per communicator exceeds it. */
 static const struct held spare = {.mappings = 10, .resident_mib = 4};
 static const struct held spare_beside_others = {
     .descriptors = 2, .threads = 4, .mappings = 200, .resident_mib = 128, .gpu_mib = 64};
@@ -37,7 +36,8 @@ static int count_mappings(void)
     return lines;
 }
 
-/* The library's threads close descriptors shortly after peers have dropped them. `what` names what is counted. */
+/* Waits a while: the library's threads close descriptors shortly after peers have dropped them. what: what `count`
+ * counts. */
 static void no_growth(int (*count)(void), int before, int slack, const char *what)
 {
     for (int i = 0; count() > before + slack && i < 500; i++)

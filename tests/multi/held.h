@@ -10,8 +10,8 @@ struct held {
 
 struct held held_now(void);
 
-/* Fails the test if this process still holds more than `before` after some seconds. A small
- * growth is allowed, which does not depend on how much the test did. */
+/* Fails the test if after some seconds this process holds more than `before`, and a small growth that does not depend
+ * on what the test did. */
 void held_no_more(const struct held *before);
 
 #endif

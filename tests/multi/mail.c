@@ -1,4 +1,3 @@
-/* Random messages; see mail.h. */
 #include "mail.h"
 
 #define GUARD 16
@@ -12,8 +11,7 @@
 static ceclComm_t home; /* communicator of all ranks, used only to allocate memory */
 struct mail mails[MAILS];
 uint64_t mail_sent;
-/* Memory of each kind except the pool. Each mail has one half to send from and one half to
- * receive in. */
+/* Memory of each kind except the pool. Each mail has one half to send from and one half to receive in. */
 static struct memory areas[MEMORY_KINDS];
 static unsigned char *host; /* [ROOM] */
 
@@ -54,8 +52,6 @@ void mail_renew(uint64_t *y)
     }
 }
 
-/* ---- drawing */
-
 enum shape { SCATTERED, PAIR, RING, ALL_WITH_ALL, SHAPES };
 
 static int draw_count(enum shape shape, int n, uint64_t *x)
@@ -65,7 +61,7 @@ static int draw_count(enum shape shape, int n, uint64_t *x)
     return count < MAIL_MESSAGES ? count : MAIL_MESSAGES;
 }
 
-/* Draws both ends of message `index`. `a` and `b` are ranks that were drawn for the whole mail. */
+/* Draws both ranks of message `index`. a, b: ranks that were drawn for the whole mail. */
 static void draw_ends(struct mail_message *one, enum shape shape, int index, int n, int a, int b,
                       uint64_t *x)
 {
@@ -118,9 +114,7 @@ static size_t draw_messages(struct mail *m, uint64_t *x)
     return at;
 }
 
-/* ---- buffers */
-
-/* Draws the kind of memory, and the half of it that this rank uses for the mail. */
+/* Draws the kind of memory. Returns the part of it in which this rank sends or receives the mail. */
 static unsigned char *choose_half(const struct mail *m, bool receives, uint64_t *y)
 {
     const size_t part = (size_t)(m - mails), kind = random_next(y) % MEMORY_KINDS;
@@ -149,7 +143,7 @@ static void prepare(struct mail *m, struct mail_message *one, uint64_t *y)
     }
 }
 
-/* Memory in the pool of the mail's communicator, or of another one. */
+/* Memory in the pool of the mail's communicator, or of the communicator of all ranks. */
 static void allocate(struct mail *m, size_t bytes, uint64_t *x)
 {
     m->owner = random_next(x) % 4 == 0 ? home : m->team->comm;
@@ -165,8 +159,6 @@ void mail_draw(struct mail *m, const struct team *team, uint64_t *x, uint64_t *y
     for (int i = 0; i < m->count && team->me >= 0; i++)
         prepare(m, &m->messages[i], y);
 }
-
-/* ---- calls */
 
 static bool is_mine(const struct mail_message *one)
 {
@@ -186,7 +178,7 @@ static ceclResult_t make_end(const struct mail *m, const struct mail_message *on
                     : ceclSend(one->in, count, type, one->to, comm, stream);
 }
 
-/* Sends and receives the messages before `stop` that involve this rank. */
+/* Makes this rank's sends, or receives, or both, of the messages before `stop`. */
 static ceclResult_t make_ends(const struct mail *m, int stop, bool sends, bool receives,
                               ceclStream_t stream)
 {
@@ -201,11 +193,11 @@ static ceclResult_t make_ends(const struct mail *m, int stop, bool sends, bool r
     return result;
 }
 
-/* Within a group, only messages between the same ranks in the same direction are ordered. */
+/* In a group only messages between the same ranks in one direction keep their order, so a rank may make its sends or
+ * its receives first, or both in the order of the list. */
 ceclResult_t mail_join(struct mail *m, int stop, int stream, uint64_t *y)
 {
     const uint64_t order = random_next(y) % 3;
-    /* both true: one pass in the order of the list */
     const bool sends_first = order != 2, receives_first = order != 1;
     ceclStream_t on = m->team->streams[stream];
     ceclResult_t result = make_ends(m, stop, sends_first, receives_first, on);
@@ -250,8 +242,6 @@ ceclResult_t mail_make(struct mail *m, int stop, uint64_t *y)
     }
     return result;
 }
-
-/* ---- results */
 
 static unsigned char expected(const struct mail_message *one, size_t index)
 {

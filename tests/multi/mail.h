@@ -1,10 +1,9 @@
-/* Random messages (ceclSend and ceclRecv) on the communicators of teams.h, for tests.
+/* Random messages (ceclSend and ceclRecv) on the communicators of teams.h.
  *
- * A mail is a list of messages on one communicator. All ranks draw the same list. Its order is
- * one in which a program could send the messages one by one. So a rank may divide its own
- * messages into groups in any way that keeps the order, and no rank deadlocks. Each rank draws
- * the memory of its buffers by itself. Tests check every byte that a message may write, and the
- * bytes around it. */
+ * A mail is a list of messages on one communicator, which all ranks draw alike. A program could send the messages one
+ * by one in the order of the list. So a rank may divide its own messages into groups in any way that keeps this order,
+ * without a deadlock. Each rank draws the memory of its buffers by itself. Tests check every byte that a message may
+ * write, and the bytes around it. */
 #ifndef CECL_TEST_MAIL_H
 #define CECL_TEST_MAIL_H
 
@@ -15,8 +14,8 @@
 #define MAIL_BYTES (4 << 20)
 
 struct mail_message {
-    int from, to;     /* ranks of the team; both may be the same */
-    size_t bytes, at; /* `at`: offsets in the sender's and in the receiver's part of any memory */
+    int from, to;     /* ranks of the team; may be equal */
+    size_t bytes, at; /* at: offsets in the sender's and in the receiver's part of any memory */
     uint64_t seed;
     unsigned char *in, *out; /* NULL: this rank does not send, or does not receive */
 };
@@ -31,26 +30,24 @@ struct mail {
 extern struct mail mails[MAILS];
 extern uint64_t mail_sent; /* messages that this rank sent */
 
-/* Allocates memory for mails, and frees it. `all` is a communicator of all ranks, used only to
- * allocate memory. */
+/* Allocates memory for mails, and frees it. all: a communicator of all ranks, used only to allocate memory. */
 void mail_open(ceclComm_t all);
 void mail_close(void);
-/* Replaces the communicator that allocates memory by `all`. */
+/* From now on `all` allocates memory. */
 void mail_move(ceclComm_t all);
 
-/* Draws a mail on `team`, with its buffers. All ranks draw it. `y`: this rank's own generator. */
+/* Draws a mail on `team`, with its buffers. All ranks draw it. y: this rank's own generator. */
 void mail_draw(struct mail *m, const struct team *team, uint64_t *x, uint64_t *y);
 
-/* Makes this rank's calls for the messages before `stop` that are not made yet. The first
- * function adds them to the open group, on stream `stream` of the team; the second draws groups
- * and single calls. Only members call. Return the result of the first call that failed. */
+/* Makes this rank's calls for the messages before `stop` that are not made yet: mail_join adds them to the open group,
+ * on stream number `stream` of the team; mail_make draws groups and single calls. Only members call. Returns the first
+ * error. */
 ceclResult_t mail_join(struct mail *m, int stop, int stream, uint64_t *y);
 ceclResult_t mail_make(struct mail *m, int stop, uint64_t *y);
 
-/* Waits for the messages. Returns the result, and checks the data after ceclSuccess. The
- * communicator may fail meanwhile. */
+/* Waits for the messages. Returns the result; after ceclSuccess, checks the data. The communicator may fail meanwhile. */
 ceclResult_t mail_finish(struct mail *m);
-/* Frees the mail's memory in the pool. Destroying the communicator frees it, too. */
+/* Frees the mail's memory in the pool, before the communicator ends. */
 void mail_free(struct mail *m);
 /* As mail_free, after the communicator has ended. */
 void mail_forget(struct mail *m);

@@ -1,12 +1,11 @@
-/* Memory of all kinds; see memory.h. */
 #include "memory.h"
 
 #include <sys/mman.h>
 
 /* ---- the host device */
 
-/* Maps memory at `at` (NULL: anywhere) and replaces what is mapped there. This is one step, so
- * that no other thread's mapping can take the address in between. */
+/* Maps memory at `at`, in place of what is there; NULL: anywhere. As this is one step, no other thread's mapping can
+ * take the address in between. */
 static void map(struct memory *m, void *at, bool shared)
 {
     int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;

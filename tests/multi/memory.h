@@ -1,5 +1,5 @@
-/* All kinds of memory that a rank may pass to a collective, for tests. On GPUs the memory comes
- * from the CUDA driver, which is loaded at run time. */
+/* All kinds of memory that a rank may pass to a collective. On GPUs it comes from the CUDA driver, which is loaded at
+ * run time. */
 #ifndef CECL_TEST_MEMORY_H
 #define CECL_TEST_MEMORY_H
 
@@ -8,8 +8,7 @@
 enum memory_kind {
     MEMORY_POOL,   /* from ceclMemAlloc */
     MEMORY_SHARED, /* peers can open it: cudaMalloc; on the host device a memfd, mapped shared */
-    /* Several handles behind one range of addresses (cuMemMap). On the host device the same as
-     * SHARED. */
+    /* Several handles in one range of addresses (cuMemMap); on the host device the same as SHARED. */
     MEMORY_PIECES,
     MEMORY_PRIVATE, /* peers cannot open it: cudaMallocAsync; on the host device malloc */
     MEMORY_KINDS
@@ -18,33 +17,33 @@ enum memory_kind {
 struct memory {
     enum memory_kind kind;
     unsigned char *at;
-    size_t bytes; /* size: the requested size or more */
+    size_t bytes; /* the requested size or more */
     size_t seam;  /* where the second piece begins; 0: one piece only */
     int fd;       /* file of a shared mapping; otherwise -1 */
     bool mapped;  /* on the host device: the memory is a mapping */
 };
 
-/* Allocates memory, or fails the test. Contents are undefined. MEMORY_POOL is collective: all
- * ranks allocate equal bytes in the same order. Other kinds are local. */
+/* Allocates memory, or fails the test. Contents are undefined. MEMORY_POOL is collective: all ranks allocate equal
+ * bytes in the same order. Other kinds are local. */
 struct memory memory_new(ceclComm_t comm, enum memory_kind kind, size_t bytes);
 
-/* Frees memory, and allocates the same size of `kind`. The address stays the same on the host
- * device, and on a GPU if the driver returns it again. Not for MEMORY_POOL. */
+/* Frees memory, and allocates the same size of `kind`: on the host device at the same address, on a GPU there if the
+ * driver returns it again. Not for MEMORY_POOL. */
 void memory_renew(ceclComm_t comm, struct memory *memory, enum memory_kind kind);
 
-/* Frees memory, which no work may use any more. Zeroed memory may be freed. Pool memory of a
- * failed communicator stays until that communicator ends. */
+/* Frees memory, which no work may use any more. Zeroed memory may be freed. Pool memory of a failed communicator stays
+ * until that communicator ends. */
 void memory_free(ceclComm_t comm, struct memory *memory);
 
-/* Pieces of memory that peers can open, and that a test maps to addresses by itself: cuMemMap on
- * GPUs, a memfd on the host device. A call that fails fails the test. */
+/* Pieces of memory that peers can open, and that a test maps to addresses by itself: cuMemMap on GPUs, a memfd on the
+ * host device. A call that fails fails the test. */
 struct memory_pieces {
     size_t (*granule)(ceclComm_t comm); /* all sizes are multiples of this */
     unsigned char *(*reserve)(ceclComm_t comm, size_t bytes);
     void (*unreserve)(ceclComm_t comm, unsigned char *at,
-                      size_t bytes); /* reserves addresses without memory */
+                      size_t bytes); /* frees what `reserve` returned: addresses without memory */
     uint64_t (*make)(ceclComm_t comm, size_t bytes);
-    void (*free)(ceclComm_t comm, uint64_t piece); /* memory stays alive while it is mapped */
+    void (*free)(ceclComm_t comm, uint64_t piece); /* memory lives while it is mapped */
     void (*map)(ceclComm_t comm, unsigned char *at, uint64_t piece, size_t bytes);
     void (*unmap)(ceclComm_t comm, unsigned char *at, size_t bytes);
 };

@@ -1,4 +1,3 @@
-/* Shared code of the multi-rank tests; see multi.h. */
 #include "multi.h"
 
 #include <time.h>
@@ -16,7 +15,7 @@ void (*multi_spread)(void *bytes, size_t count);
 static int saved_stdout = -1, saved_stderr = -1;
 static FILE *quiet;
 
-/* Ranks other than 0 write to files of their own, which are shown if they fail. */
+/* Ranks other than 0 write to files, which are shown if the rank fails. */
 static void hush(void)
 {
     if (multi_rank == 0 || !(quiet = tmpfile()))
@@ -47,7 +46,7 @@ int multi_main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &multi_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &multi_nranks);
-    alarm(MOST_SECONDS); /* A hang is a failure: SIGALRM ends the rank, and mpirun ends the job. */
+    alarm(MOST_SECONDS); /* ends a rank that hangs; then mpirun ends the job */
     hush();
     int mine = tests_run(NULL, NULL), all = 0;
     speak(mine != 0);

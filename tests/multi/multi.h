@@ -1,6 +1,6 @@
-/* Shared code of the multi-rank tests. One MPI process is one rank. The same programs run on the
- * host device and on GPUs, so only ceclMemcpyAsync touches device memory. Random data is a hash
- * of its position. Plain loops compute the expected results. */
+/* Shared code of the multi-rank tests. One MPI process is one rank. The same programs run on the host device and on
+ * GPUs, so only ceclMemcpyAsync touches device memory. Random data is a hash of its position. Plain loops compute the
+ * expected results. */
 #ifndef CECL_TEST_MULTI_H
 #define CECL_TEST_MULTI_H
 
@@ -12,16 +12,16 @@
 
 extern int multi_rank, multi_nranks;
 
-/* Runs the program's tests on all ranks; a program without a main does just that. Only rank 0's output is shown, unless another rank fails. A test
- * that hangs ends the job. Returns the exit code, equal on all ranks. */
+/* Runs the program's tests on all ranks; the main of main.c does only this. Only rank 0's output is shown, unless
+ * another rank fails. A test that hangs ends the job. Returns the exit code, equal on all ranks. */
 int multi_main(int argc, char **argv);
 
-/* Makes a communicator of all ranks, and fails the test if that fails. `config` may be NULL. */
+/* Makes a communicator of all ranks, or fails the test. `config` may be NULL. */
 ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
-/* The same with this variable in the environment, which is unset afterwards. */
+/* As multi_comm, with this variable in the environment, which is unset afterwards. */
 ceclComm_t multi_comm_under(const char *name, const char *value, const ceclConfig_t *config);
-/* Define a test with a communicator `comm` of all ranks, which ends after it: as `made`, or as by default. */
+/* Defines a test with a communicator `comm` of all ranks, which ends after it. made: the expression that makes `comm`. */
 #define TEST_WITH(made, name) \
     static void name##_with(void **state, ceclComm_t comm); \
     TEST(name) \
@@ -32,11 +32,10 @@ ceclComm_t multi_comm_under(const char *name, const char *value, const ceclConfi
     } \
     static void name##_with(void **state, ceclComm_t comm)
 #define TEST_WITH_COMM(name) TEST_WITH(multi_comm(NULL), name)
-/* Collective. From now on, waits for calls of `comm` end after `ms`, as if that had been its limit from the
- * start. Ranks first prepare what they need, which may take longer on a busy machine. */
+/* Collective. From now on, waits for calls of `comm` end after `ms`, as if that had been its limit from the start.
+ * Ranks first prepare what they need, which may take longer on a busy machine. */
 void multi_limit(ceclComm_t comm, int ms);
-/* Broadcasts rank 0's bytes to all ranks. NULL: MPI does it. Tests whose ranks die run without
- * MPI and set this. */
+/* Broadcasts rank 0's bytes to all ranks; NULL: MPI does it. Tests whose ranks die run without MPI and set this. */
 extern void (*multi_spread)(void *bytes, size_t count);
 /* The default configuration, with the GPU chosen by rank and a time limit of 60 s. */
 ceclConfig_t multi_config(void);
@@ -81,7 +80,8 @@ static inline int multi_last(void)
 /* Copies from host to device, or back, and waits for the copy. */
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes);
 void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes);
-/* The same once `stream` has come so far, for a communicator that may fail meanwhile. Returns the first error. */
+/* As multi_get, once `stream` has reached this point, for a communicator that may fail meanwhile. Returns the first
+ * error. */
 ceclResult_t multi_fetch(ceclComm_t comm, ceclStream_t stream, void *host, const void *device,
                          size_t bytes);
 /* Fills device memory with the input of a rank, or with a guard byte. */
@@ -92,10 +92,11 @@ void multi_guard(ceclComm_t comm, void *device, size_t bytes);
 void multi_check_device(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes,
                         size_t all);
 
-/* Checks that the members of `comm` are these ranks of all, in this order, and that calls on it are right. NULL: all ranks. */
+/* Checks that the members of `comm` are these ranks of all, in this order (NULL: all ranks), and that calls on it are
+ * right. */
 void multi_works(ceclComm_t comm, const int *members, int count);
 
-/* test_share on the host device, and all rounds on GPUs. */
+/* On the host device test_share(all), on GPUs `all`. */
 int multi_share(int all);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
 /* Sets CECL_TUNING to a file with these rows, one file for each rank. NULL unsets CECL_TUNING. */
@@ -104,8 +105,7 @@ void multi_tuning(const char *rows);
 int multi_how_many(bool so); /* Number of ranks for which the value is true. Collective. */
 double multi_seconds(void);  /* monotonic time */
 void multi_pause_ms(long ms);
-/* Returns the asynchronous error, for which this rank waits this long at most; ceclSuccess: no
- * error. */
+/* Returns the asynchronous error once there is one, or ceclSuccess after `seconds`. */
 ceclResult_t multi_async_within(ceclComm_t comm, double seconds);
 
 #endif

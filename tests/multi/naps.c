@@ -1,4 +1,4 @@
-/* Collective functions of MPI that sleep while they wait. Open MPI's own look without end, and yield; where ranks
+/* Collective functions of MPI that sleep while they wait. Open MPI's own ones poll without end, and yield; where ranks
  * share few cores, that takes as much time as the tests themselves. */
 #include <mpi.h>
 #include <time.h>

@@ -1,4 +1,3 @@
-/* Random programs of one-sided calls; see puts.h. */
 #include "puts.h"
 
 #define GUARD 0xa5
@@ -7,7 +6,7 @@ struct transfer {
     int owner, mover, number;
     bool gets;
     size_t bytes;
-    /* The bytes are those that put `relays` has brought to the mover; -1: the mover's own bytes. */
+    /* The put sends on what put number `relays` has brought to the mover; -1: the mover's own bytes. */
     int relays;
     int stream_of_owner, stream_of_mover;
     int source; /* the transfer that first sent these bytes */
@@ -15,7 +14,7 @@ struct transfer {
 
 static struct transfer transfers[PUTS_TRANSFERS];
 
-/* The latest put to a rank; -1: no put yet. */
+/* The latest put to rank `mover`; -1: no put yet. */
 static int find_relay(int count, int mover)
 {
     int found = -1;
@@ -121,7 +120,7 @@ static void check_slot(const struct puts *puts, const unsigned char *at, int i)
                      (unsigned long long)puts->seed, i, b, t->bytes);
 }
 
-/* Checks the received bytes on the host. */
+/* What this rank has received, copied to the host. */
 static unsigned char shared_now[PUTS_BYTES], local_now[PUTS_BYTES];
 
 static void check(const struct puts *puts)
@@ -141,8 +140,7 @@ void puts_prepare(const struct puts *puts, uint64_t *x)
     prepare(puts);
 }
 
-/* Ranks synchronize on the device only: an owner signals when its memory is ready, and each
- * transfer is acknowledged. */
+/* Ranks synchronize on the device only: an owner signals when its memory is ready, and each transfer is acknowledged. */
 ceclResult_t puts_make(const struct puts *puts)
 {
     ceclResult_t result = ceclSuccess;
@@ -155,7 +153,6 @@ ceclResult_t puts_make(const struct puts *puts)
     return result;
 }
 
-/* The communicator may fail at any time; after a failure no bytes are checked. */
 static ceclResult_t fetch(const struct puts *puts)
 {
     ceclComm_t comm = puts->comm;

@@ -1,6 +1,5 @@
-/* Random programs of one-sided calls, for tests: puts, gets and signals between the ranks of a
- * communicator, on several streams. Some streams pass received bytes on without their hosts. All
- * ranks draw the same program. Tests compare every byte. */
+/* Random programs of one-sided calls: puts, gets and signals between the ranks of a communicator, on several streams. Some
+ * streams send received bytes on, without their hosts. All ranks draw the same program. Tests compare every byte. */
 #ifndef CECL_TEST_PUTS_H
 #define CECL_TEST_PUTS_H
 
@@ -18,11 +17,11 @@ struct puts {
     /* PUTS_BYTES each: this rank's memory in the window, and any other memory */
     unsigned char *shared, *local;
     ceclStream_t streams[PUTS_STREAMS];
-    uint64_t seed; /* seed of the bytes; differs from round to round */
+    uint64_t seed; /* of the bytes; differs from round to round */
 };
 
-/* The first draws the program, equally on all ranks of comm, at least two, and fills in memory. The second makes the calls, up
- * to the first that fails. The third waits, and checks the results if there is no error. One program at a time. */
+/* puts_prepare draws the program, equally on all ranks of comm (at least two), and fills in memory. puts_make makes the
+ * calls, up to the first error. puts_finish waits, and checks the results if there is no error. One program at a time. */
 void puts_prepare(const struct puts *puts, uint64_t *x);
 ceclResult_t puts_make(const struct puts *puts);
 ceclResult_t puts_finish(const struct puts *puts);

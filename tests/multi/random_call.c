@@ -1,4 +1,3 @@
-/* Random calls; see random_call.h. */
 #include "random_call.h"
 
 #define POISON 0x5A
@@ -18,8 +17,6 @@ void random_draw(struct random_call *c, uint64_t *x)
 {
     random_draw_of(c, (enum kind)(random_next(x) % KINDS), x);
 }
-
-/* ---- making calls */
 
 /* Captures the call, and launches the graph once. A default stream cannot capture, so another one does. */
 static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c)
@@ -48,7 +45,7 @@ static bool may_capture(ceclComm_t comm)
     return !random_carries && (!multi_on_gpus(comm) || getenv("CECL_TEST_CAPTURE"));
 }
 
-/* Makes the call once, or, out of place, up to 3 times, because the input stays unchanged. */
+/* Makes the call once; out of place, where the input stays unchanged, up to 3 times. */
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped)
 {
     const int times = c->repeats && !c->in_place && !grouped ? 1 + (int)(c->seed % 3) : 1;
@@ -60,8 +57,6 @@ ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grou
                      : random_call(comm, c, grouped);
     return result;
 }
-
-/* ---- buffers */
 
 void random_expect(const struct random_slot *s, unsigned char *want)
 {
@@ -96,8 +91,8 @@ void random_expect_no_words(struct random_slot *s)
                random_words_bytes(c));
 }
 
-/* Draws a place for `bytes`: half the time at a multiple of 16, otherwise at a multiple of
- * `align`. If the memory has two pieces, the place often lies across both. */
+/* Draws a place for `bytes`: half the time at a multiple of 16, otherwise at a multiple of `align`. If the memory has
+ * two pieces, the place often lies across both. */
 static unsigned char *place_in(const struct memory *m, size_t bytes, size_t align, uint64_t *y)
 {
     size_t at = random_next(y) % (m->bytes - bytes + 1);

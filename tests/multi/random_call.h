@@ -8,7 +8,8 @@
 /* Guard bytes on each side of a recvbuff. */
 #define RANDOM_GUARD 16
 
-/* Sets random_largest for comm's device: on the host device the larger sizes are no limits, and would only take time. */
+/* Sets random_largest for comm's device: on the host device no limit lies at the larger sizes, which would only take
+ * time. */
 void random_take_limits_of(ceclComm_t comm);
 /* The most bytes that any buffer of a call among all ranks needs, with its guards. */
 size_t random_room(void);
@@ -26,12 +27,12 @@ struct random_slot {
     enum memory_kind send_kind, recv_kind;
 };
 
-/* Writes a call's input, and poison into the rest of [recv, recv + bytes). Writes the expected
- * result to `want`. `host` has room for the input. */
+/* Writes a call's input, and poison into the rest of [recv, recv + bytes). Writes the expected result to `want`. `host`
+ * has room for the input. */
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
-/* Writes the expected contents of [recv, recv + bytes) to `want`. Only the input is new since random_put. */
+/* Writes the expected contents of [recv, recv + bytes) to `want`. Only the input has changed since random_put. */
 void random_expect(const struct random_slot *s, unsigned char *want);
-/* For a call by splits that is made in a group: its recvsplits are not written. */
+/* For a call by splits in a group, which does not write its recvsplits. */
 void random_expect_no_words(struct random_slot *s);
 /* The least sizes of random_prepare's two allocations: on rank `r`, and on any rank. */
 size_t random_bytes_sent(const struct random_call *c, int r);
@@ -39,18 +40,18 @@ size_t random_bytes_received(const struct random_call *c);
 /* Draws the places of a call's buffers within `send` and `recv` from `y`, and calls random_put. */
 void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory *send,
                     const struct memory *recv, uint64_t *y, unsigned char *host);
-/* random_compare reads [recv, recv + bytes) into `host`, which has room, and compares every byte
- * with `want`. random_check compares bytes that are in `host` already. */
+/* random_compare reads [recv, recv + bytes) into `host`, which has room, and compares every byte with `want`.
+ * random_check compares bytes that are in `host` already. */
 void random_check(const struct random_slot *s, const unsigned char *host);
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
 
-/* For calls over several hosts: whether a call may be drawn, in a group or captured. A graph then captures each fourth group,
- * and on GPUs only. NULL: any call, and graphs as random_make has them. */
+/* For calls over several hosts: whether a call may be drawn; together: in a group, or captured. If set, a graph
+ * captures each fourth group, on GPUs only. NULL: any call, and graphs as in random_make. */
 extern bool (*random_carries)(const struct random_call *c, bool together);
 
-/* Makes `rounds` groups of `size` random calls of the kinds `first` to `last`, or calls if `size` is 1, on pool memory of
- * a communicator of all ranks, one after the other, and checks every byte of each. Ranks have their buffers at other
- * places. Half of the groups are made once more with other bytes, by plans that are kept. */
+/* Makes `rounds` groups of `size` random calls of the kinds `first` to `last` (size 1: single calls), one after the
+ * other, on pool memory of a communicator of all ranks, and checks every byte. Buffers lie at other places on each
+ * rank. Half of the groups are made again with other bytes, by plans that are kept. */
 #define RANDOM_GROUP 6
 #define RANDOM_MOST 24 /* calls of a group */
 void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,

@@ -1,4 +1,3 @@
-/* Communicators made from one another at random; see teams.h. */
 #include "teams.h"
 
 #define COLORS 3
@@ -20,8 +19,6 @@ void teams_come_late(uint64_t *y, unsigned often)
     if (random_next(y) % often == 0)
         usleep((unsigned)(random_next(y) % LATE_US));
 }
-
-/* ---- lookup */
 
 static int count_alive(void)
 {
@@ -68,8 +65,6 @@ static bool has_all_ranks(void)
     return false;
 }
 
-/* ---- creation and end */
-
 /* Starts to use a communicator of `t`'s members. All members call this. */
 static void begin(struct team *t, ceclComm_t comm)
 {
@@ -115,10 +110,7 @@ void teams_end_all(uint64_t *x)
         end(any(x), x);
 }
 
-/* ---- splitting */
-
-/* Inserts a member after all members whose keys are not larger. `keys` are the keys of t's
- * members. */
+/* Inserts a member after all members whose keys are not larger. keys: those of t's members. */
 static void add_member(struct team *t, int *keys, int member, int key)
 {
     int at = t->n++;
@@ -130,7 +122,7 @@ static void add_member(struct team *t, int *keys, int member, int key)
     t->world[at] = member;
 }
 
-/* Records the new communicator of the parent's ranks with `color`. NULL: no rank has this color. */
+/* Records the new communicator of the parent's ranks with `color`. Returns NULL if no rank has this color. */
 static struct team *child_of(const struct team *parent, const int *colors, const int *keys,
                              int color)
 {
@@ -147,7 +139,7 @@ static struct team *child_of(const struct team *parent, const int *colors, const
     return t->alive ? t : NULL;
 }
 
-/* Draws the configuration of a new communicator. NULL: its parent's configuration. */
+/* Draws the configuration of a new communicator. NULL: its parent's. */
 static const ceclConfig_t *draw_config(ceclConfig_t *config, uint64_t *x, uint64_t *y)
 {
     const uint64_t which = random_next(x) % 4;
@@ -159,8 +151,8 @@ static const ceclConfig_t *draw_config(ceclConfig_t *config, uint64_t *x, uint64
     return which < 2 ? NULL : config;
 }
 
-/* Splits into 1 to COLORS colors. Some ranks get no color, and keys are often equal. Even with
- * one color, the order of the ranks changes. */
+/* Splits into 1 to COLORS colors. Some ranks get no color, and keys are often equal. Even one color changes the order
+ * of the ranks. */
 static void split(struct team *parent, uint64_t *x, uint64_t *y)
 {
     const uint64_t ncolors = 1 + random_next(x) % COLORS;

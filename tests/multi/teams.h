@@ -1,7 +1,6 @@
-/* Communicators that are made from one another at random, for tests. Every rank knows all of them
- * with their members, even those in which it is no member. So all ranks draw the same changes
- * from one generator `x`. What may differ between ranks is drawn from each rank's own generator
- * `y`. */
+/* Communicators that are made from one another at random. Every rank knows all of them with their members, even those
+ * in which it is no member. So all ranks draw the same changes from one generator `x`. What may differ between ranks
+ * comes from each rank's own generator `y`. */
 #ifndef CECL_TEST_TEAMS_H
 #define CECL_TEST_TEAMS_H
 
@@ -12,7 +11,6 @@
 #define TEAM_STREAMS 2
 #define TEAM_REGISTRATIONS 3
 
-/* A communicator, with its streams and memory. */
 struct team {
     bool alive;
     /* its members: their ranks in the world, in the order of their ranks in `comm` */
@@ -28,27 +26,24 @@ struct team {
 extern struct team teams[TEAMS];
 /* Bytes of `lent`. The test sets this before it makes the first communicator. */
 extern size_t teams_lent;
-/* Counts of communicators of all ranks, of splits and shrinks, and of the resulting
- * communicators. */
+/* Counts of communicators of all ranks, of splits and shrinks, and of the communicators that these made. */
 extern int teams_worlds, teams_splits, teams_shrinks, teams_children;
 
 /* The configuration of a communicator of all ranks. Its pool is small enough for TEAMS others. */
 ceclConfig_t teams_config(void);
 
-/* Draws a communicator that is alive, larger ones more often than small ones. At least one must
- * be alive. */
+/* Draws a communicator that is alive, larger ones more often than small ones. At least one must be alive. */
 struct team *teams_pick(uint64_t *x);
 
-/* In 5 of 16 cases, splits, shrinks or ends a communicator. Ranks may enter the call late. At
- * least one communicator stays. */
+/* In 5 of 16 cases, splits, shrinks or ends a communicator. Ranks may enter the call late. At least one communicator
+ * stays. */
 void teams_change(uint64_t *x, uint64_t *y);
 
-/* Shrinks `t` to its ranks that do not leave, at least one. Only those ranks call. There must be
- * room for another team; t may have failed. */
+/* Shrinks `t` to its ranks that do not leave, at least one. Only those ranks call. There must be room for another team;
+ * t may have failed. */
 void teams_shrink(struct team *t, const bool *leaves, uint64_t *x, uint64_t *y);
 bool teams_full(void);
 
-/* Ends all communicators, in any order. */
 void teams_end_all(uint64_t *x);
 
 /* Sleeps up to 2 ms, with a probability of 1 / `often`. */

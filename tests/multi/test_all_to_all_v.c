@@ -1,5 +1,5 @@
-/* Variable all-to-all, with exchanged places and with given places: blocks without bytes; refusals, which all ranks agree
- * on and which leave the communicator usable. Random ones are in test_collectives.c. */
+/* Variable all-to-alls, with exchanged places and with given ones: blocks without bytes; refusals, on which all ranks
+ * agree, and which leave the communicator usable. test_collectives.c has random ones. */
 #include "buffers.h"
 #include "random_call.h"
 
@@ -7,12 +7,11 @@
 
 static int set_up(void **state)
 {
-    /* room: a multiple of 256; staging so small that own blocks take several rounds */
+    /* room: a multiple of 256. Staging is so small that own blocks take several rounds. */
     buffers_open((size_t)multi_nranks * (MOST + 304) * 2, "4K", "never");
     return 0;
 }
 
-/* The arguments of one rank. */
 struct arguments {
     size_t sendcounts[RANKS], sdispls[RANKS], recvcounts[RANKS], rdispls[RANKS], peers[RANKS];
 };
@@ -25,7 +24,6 @@ static ceclResult_t call(const struct arguments *a, bool known)
                                  ceclBfloat16, comm, NULL);
 }
 
-/* Checks that the communicator is usable. */
 static void works(void)
 {
     random_groups(comm, ALL_TO_ALLV, ALL_TO_ALLV, 1, 2, 3);
@@ -62,8 +60,6 @@ TEST_BETWEEN(recvbuff_of_a_rank_that_receives_nothing_is_of_no_account, set_up, 
     }
     works();
 }
-
-/* ---- what is refused */
 
 /* Each rank sends ten elements to each, in contiguous blocks. */
 static struct arguments tens(void)
@@ -133,7 +129,7 @@ TEST_BETWEEN(counts_that_differ_are_named_on_every_rank, set_up, tear_down)
                   "rank 1 sends 7 elements to rank 0 (sendcounts[0]), which expects 10 "
                   "(recvcounts[1])");
     a = tens();
-    a.recvcounts[multi_rank] = 11; /* each rank differs with itself; the message names rank 0 */
+    a.recvcounts[multi_rank] = 11; /* on each rank; the message names rank 0 */
     multi_refused(comm, call(&a, false), ceclInvalidUsage,
                   "rank 0 sends 10 elements to rank 0 (sendcounts[0]), which expects 11");
     a = tens();
@@ -162,8 +158,8 @@ TEST_BETWEEN(known_places_that_cannot_be_are_refused, set_up, tear_down)
     works();
 }
 
-/* Peers rely on the places that a rank has announced, so the communicator fails. The last rank
- * makes its call last; so it knows the buffers of all ranks. */
+/* Peers rely on the places that a rank has announced, so the communicator fails. The last rank calls last, so it knows
+ * the buffers of all ranks. */
 TEST_BETWEEN(a_block_that_leaves_a_peers_recvbuff_ends_the_communicator, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;

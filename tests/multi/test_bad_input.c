@@ -1,12 +1,11 @@
-/* Bad input: the result code and the message of each refusal. After each refusal the communicator
- * is still usable. */
+/* Bad input: the result code and the message of each refusal, after which the communicator is still usable. */
 #include <stddef.h>
 
 #include "memory.h"
 
 static ceclComm_t comm;
 static char *recv_buffer, *send_buffer;
-#define BYTES 4096 /* bytes of a block */
+#define BYTES 4096 /* of a block */
 
 static int set_up(void **state)
 {
@@ -23,7 +22,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Both collectives and their explanations refuse the call in the same words; the explanation stays as it is. */
+/* The collectives and their explanations refuse the call in the same words. Explanations are left as they were. */
 static void refused(const void *send, void *recv, size_t count, int type, ceclResult_t result,
                     const char *words)
 {
@@ -92,12 +91,12 @@ TEST_BETWEEN(overlapping_buffers_are_refused, set_up, tear_down)
     BAD("the blocks of ranks 0 and 1 overlap at byte 9",
         ceclAllGatherv(send, 10, recv, counts, displs, 0, comm, 0));
     BAD("overlap", ceclAllReduce(recv + 4, recv, 4, ceclInt32, ceclSum, comm, 0));
-    /* Every rank refuses, not only the root: otherwise the others would wait for the root. */
+    /* Every rank refuses: if only the root did, the others would wait for it. */
     BAD("overlap", ceclReduce(recv + 4, recv, 4, ceclInt32, ceclSum, 0, comm, 0));
     snprintf(words, sizeof(words), "in place, sendbuff is %p", (void *)(recv + 64));
     BAD(words, ceclReduceScatter(recv + 60, recv + 64 + (size_t)multi_rank * 32, 8, ceclInt32,
                                  ceclSum, comm, 0));
-    /* a call without effect takes any addresses */
+    /* A call without effect takes any addresses. */
     multi_ok(comm, ceclAllReduce(send + 2, recv + 1, 0, ceclInt32, ceclSum, comm, 0));
 #define GATHER(...) \
     ceclAllGatherStrided(send, recv, &(ceclStrided_t){__VA_ARGS__}, ceclFloat, comm, 0)
@@ -107,7 +106,7 @@ TEST_BETWEEN(overlapping_buffers_are_refused, set_up, tear_down)
     BAD("pitches up to 2147483647", GATHER(.width = 4, .rows = 2, .recvPitch = 1u << 30));
     BAD("address space", GATHER(.width = SIZE_MAX / 2, .rows = 2));
     BAD("address space", GATHER(.width = 4, .rows = SIZE_MAX / 32));
-    /* a gather does not use sendStride, so any value is accepted */
+    /* A gather ignores sendStride, so it takes any value. */
     multi_ok(comm, GATHER(.width = 3, .rows = 3, .sendStride = SIZE_MAX));
     multi_ok(comm, GATHER(.rows = 4));
     displs[multi_nranks - 1] = SIZE_MAX / 2;
@@ -184,7 +183,7 @@ TEST(calls_that_need_an_sm_are_refused_under_never)
     ceclComm_t strict = NULL;
     config.smPolicy = CECL_SM_NEVER;
     config.cudaDevice = CECL_CUDA_DEVICE_CURRENT;
-    /* One rank has no peer that could return its own block. */
+    /* A rank alone has no peer that could return its own block. */
     multi_ok(NULL, ceclCommInitMpi(&strict, MPI_COMM_SELF, &config));
     char *recv = multi_alloc(strict, BYTES);
     char *send = multi_alloc(strict, BYTES);

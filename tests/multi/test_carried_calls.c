@@ -1,10 +1,10 @@
-/* Random calls over several hosts, which CECL_NODE_SIZE pretends: NCCL carries them, on the host device the stand-in of
- * tests/nccl. CECL_TEST_CALLS and CECL_TEST_SEED override the number of calls and the seed. tests/net tests all else that
- * concerns several hosts. */
+/* Random calls over several hosts, which CECL_NODE_SIZE pretends. NCCL carries them out; on the host device its
+ * stand-in of tests/nccl does. CECL_TEST_CALLS and CECL_TEST_SEED override the number of calls and the seed. tests/net
+ * tests all else about several hosts. */
 #include "random_call.h"
 
-/* NCCL has neither strided calls nor tiles, nor an all-to-all in place. Floats would be added in another order. In
- * groups and captured, ranks do not tell each other the places of an all-to-all. */
+/* NCCL has no strided calls, no tiles, and no all-to-all in place. It would add floats in another order. In groups and
+ * captured, ranks do not tell each other the places of an all-to-all. */
 static bool is_carried(const struct random_call *c, bool together)
 {
     return c->type < ceclFloat16 && c->kind != ALL_GATHER_STRIDED &&

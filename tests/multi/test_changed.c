@@ -1,6 +1,5 @@
-/* On the host device, the program changes the mappings of its buffers between two calls. The next
- * call gives the right bytes, or refuses the buffer and names it. It never gives wrong bytes or
- * ends the process. */
+/* On the host device, the program changes the mappings of its buffers between two calls. The next call gives the right
+ * bytes, or refuses the buffer and names it. It never gives wrong bytes or ends the process. */
 #include "given.h"
 
 #include <sys/mman.h>
@@ -16,11 +15,9 @@ static void open_on_host(enum given_mode how, size_t bytes, const char *why)
 }
 #define WHOLE_PIECES "cuMemMap maps and unmaps whole pieces: see test_pieces.c"
 
-/* ---- mappings of a file, on the host device */
-
 struct mapped {
     unsigned char *at;
-    size_t half, bytes; /* of the two halves, `bytes` are in use */
+    size_t half, bytes; /* `bytes` of the two halves are in use */
     int fd, other;      /* the file, with a third half after the two, and another file */
     bool has_holes;     /* every second page is unmapped; another thread may map memory there */
 };
@@ -43,8 +40,8 @@ static int file_of(size_t bytes)
     return fd;
 }
 
-/* Reserved addresses without memory. They stay reserved until the program ends, because ranks may
- * have kept different facts about the memory that was there before. */
+/* Addresses without memory. They stay reserved until the program ends, because ranks may have kept different facts
+ * about the memory that was there before. */
 static unsigned char *reserve(size_t bytes)
 {
     unsigned char *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -105,8 +102,7 @@ static void second_half_is_of_no_file(struct mapped *m)
 {
     map(m->at + m->half, m->half, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
-/* Holes have only one page: other threads of the program may map memory there, but only mappings
- * that fit. */
+/* A hole has one page: another thread may map memory there only if it fits. */
 static void it_shrinks(struct mapped *m)
 {
     assert_ptr_equal(mremap(m->at, m->bytes, m->bytes - page(), 0), m->at);
@@ -132,7 +128,7 @@ static void it_grows(struct mapped *m)
     m->bytes = 2 * m->half;
     map(m->at + m->half, m->half, MAP_SHARED, m->fd, m->half);
 }
-/* Moves a mapping as mremap does, but the old addresses are never free in between. */
+/* Moves a mapping as mremap does, but never frees the old addresses in between. */
 static void move(unsigned char *from, unsigned char *to, const struct mapped *m)
 {
     map(to, m->bytes, MAP_SHARED, m->fd, 0);
@@ -160,12 +156,12 @@ static void it_is_split(struct mapped *m)
     assert_int_equal(madvise(m->at + m->half, m->half, MADV_DONTFORK), 0);
 }
 
-/* The error message of the next call; NULL: the call succeeds. Without register-on-use, memory
- * that was registered becomes private, and any private memory is accepted. */
+/* on_use, else_: the error message of the next call; NULL: it succeeds. Without register-on-use, registered memory
+ * becomes private, and any private memory is accepted. */
 struct change {
     void (*make)(struct mapped *m);
     const char *on_use, *else_;
-    size_t halves;  /* the memory is used once before the change */
+    size_t halves;  /* so many are used in calls before the change */
     bool recv_only; /* a sendbuff is not refused */
 };
 #define NONE "no memory of this process, at byte"
@@ -266,7 +262,7 @@ TEST(a_root_may_broadcast_memory_that_is_read_only)
     given_close();
 }
 
-/* Gathers blocks of one page, two pages apart, so the call uses every other page of `at`. */
+/* Gathers blocks of one page, two pages apart: the call uses every other page of `at`. */
 static ceclResult_t begin_gather_apart(struct mapped *m, uint64_t seed)
 {
     size_t counts[64], displs[64];

@@ -1,5 +1,5 @@
-/* CECL_CHECK=1: if the arguments of ranks differ, all ranks get an error with both values.
- * Nothing is enqueued, and the communicator stays usable. */
+/* CECL_CHECK=1: if arguments of ranks differ, all ranks get an error with both values, nothing is enqueued, and the
+ * communicator stays usable. */
 #include "multi.h"
 
 static ceclComm_t checked_comm(void)
@@ -64,7 +64,7 @@ TEST(mismatched_calls_are_refused_on_every_rank)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Ranks make different kinds of calls: an allocation on rank 0, a collective on the others. */
+/* Rank 0 allocates, and the others call a collective. */
 TEST_WITH(checked_comm(), an_allocation_that_meets_a_collective_is_refused_on_every_rank)
 {
     void *more = NULL;
@@ -80,8 +80,7 @@ TEST_WITH(checked_comm(), an_allocation_that_meets_a_collective_is_refused_on_ev
     multi_works(comm, NULL, multi_nranks);
 }
 
-/* If one rank refuses its call, the others refuse theirs too, so no rank is one call ahead
- * afterwards. */
+/* If one rank refuses its call, the others refuse theirs, too; so no rank is one call ahead afterwards. */
 TEST_WITH(checked_comm(), a_call_that_one_rank_refuses_is_refused_by_all)
 {
     const bool odd = multi_rank == multi_nranks - 1;
@@ -137,8 +136,8 @@ TEST(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable)
         multi_ok(NULL, ceclCommDestroy(comms[i]));
 }
 
-/* Ranks may use the communicators of a group in any order if each communicator has its own
- * stream, even while other ranks make the calls one by one. */
+/* If each communicator has its own stream, ranks may use a group's communicators in any order, even while other ranks
+ * make the calls one by one. */
 TEST(communicators_of_a_group_are_compared_in_any_order)
 {
     ceclComm_t comms[2] = {checked_comm(), checked_comm()};
@@ -199,8 +198,8 @@ static ceclComm_t part_of(ceclComm_t comm, bool belongs)
     return part;
 }
 
-/* Ranks 0 and 1 differ on their communicator. Rank 2 has agreed with rank 0 on another
- * communicator, and cannot know of the difference. */
+/* Ranks 0 and 1 differ on their communicator. Rank 2 has agreed with rank 0 on another one, and cannot know of the
+ * difference. */
 TEST(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it)
 {
     if (multi_nranks < 3)
@@ -234,7 +233,7 @@ TEST(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it)
     multi_ok(NULL, ceclCommDestroy(all)); /* frees the buffers, too */
 }
 
-/* Its first call is refused at once, because that communicator was revoked. */
+/* The call on the failed communicator is refused at once, because that one was revoked. */
 TEST(a_group_with_a_failed_communicator_names_no_rank_to_others)
 {
     ceclComm_t works = checked_comm(), failed = checked_comm();

@@ -1,5 +1,5 @@
-/* Random calls of all kinds, on communicators whose settings send them another way; large calls; calls on two streams.
- * Random calls on communicators of any members, in flight together, are in test_mixed.c. */
+/* Random calls of all kinds, on communicators whose settings change the way of calls; large calls; calls on two
+ * streams. test_mixed.c has random calls in flight together, on communicators of any members. */
 #include "random_call.h"
 
 #define LAST_CARRIED ALL_TO_ALL_STRIDED /* the kinds up to this one reduce nothing */
@@ -16,7 +16,7 @@ static void random_kinds(ceclComm_t comm, enum kind last, uint64_t seed)
     }
 }
 
-/* Each direction once on one SM. A rank whose hardware queues are few keeps flags on the host, and all ranks agree on that. */
+/* Each direction once on one SM. If one rank's hardware has few queues, all ranks agree to keep flags on the host. */
 static const struct {
     const char *name, *value;
     const char *beside, *beside_value; /* another setting; NULL: none */
@@ -54,9 +54,9 @@ TEST(random_calls_are_right_under_each_setting)
     }
 }
 
-/* Ranks differ in whether they are in place, where a call allows that. With these thresholds they wait for late ranks, for
- * none, pass on even small broadcasts in pieces, have small calls of other sizes, or push what SMs have read at the peers,
- * with the end written by SMs or without. */
+/* Where a call allows it, some ranks are in place and others not. Under these thresholds ranks wait for late ranks, or
+ * for none; send even small broadcasts in pieces; have small calls of other sizes; or push what SMs have reduced at the
+ * peers, with the end written by SMs or not. */
 TEST(random_calls_are_right_under_other_thresholds)
 {
     static const char *const rows[] = {
@@ -81,7 +81,7 @@ TEST(random_calls_are_right_under_other_thresholds)
     }
 }
 
-/* Each block has a seed of its own, and no two calls have one. */
+/* Each block of each call has a seed of its own. */
 static void large_block_is_right(ceclComm_t comm, bool exchanges, size_t bytes, bool in_place)
 {
     static uint64_t seed;
@@ -112,8 +112,7 @@ TEST_WITH_COMM(large_blocks_are_right)
             large_block_is_right(comm, i / 2, sizes[s], i % 2);
 }
 
-/* Calls on two streams without a wait between them: the second call reads the result of the
- * first. */
+/* Nothing waits between the calls on two streams. The second call reads the first one's result. */
 TEST_WITH_COMM(calls_on_two_streams_run_in_call_order)
 {
     enum { COUNT = 20000, ROUNDS = 20 };
@@ -151,5 +150,5 @@ TEST_WITH_COMM(a_shard_is_the_place_in_recvbuff)
     assert_ptr_equal(shard, recv + multi_rank * 512);
     ceclExplanation_t e;
     multi_ok(comm, ceclExplain(ceclOpAllGather, shard, recv, 64, ceclFloat64, comm, &e));
-    assert_true(e.barriers <= 2); /* in place; out of place a call has 3 barriers */
+    assert_true(e.barriers <= 2); /* in place; out of place a call has 3 */
 }

@@ -1,17 +1,17 @@
-/* A sum of floats depends on the order of the additions. These tests show that cecl gives one
- * result: the same bits on every rank, in every run, on any number of SMs, in any direction, by
- * every path. The bits are those of a plain loop in rank order. (NaNs, and memory of all kinds: test_collectives.c, test_mixed.c.)
+/* A sum of floats depends on the order of the additions. cecl gives the same bits on every rank, in every run, on any
+ * number of SMs, in any direction, by every path: those of a plain loop in rank order. (NaNs, and memory of all kinds:
+ * test_collectives.c, test_mixed.c.)
  *
- * Every path and type runs 1,000 times on GPUs, or with CECL_TEST_BIG=1. Otherwise each path runs
- * 100 times (36 times with more than 4 ranks, or with CECL_TEST_SHARE). */
+ * On GPUs, or with CECL_TEST_BIG=1, every path and type runs 1,000 times. Otherwise each path runs 100 times (36 times
+ * with more than 4 ranks, or with CECL_TEST_SHARE). */
 #include "multi.h"
 
 #include "../reduce_reference.h"
 
 #define POISON 0x5A
-#define ROOM ((size_t)2 << 20) /* bytes of a buffer, */
+#define ROOM ((size_t)2 << 20) /* bytes of a buffer */
 #define LARGE \
-    ((size_t)33 << 20) /* and of a buffer whose sums are pushed after SMs have read at the peers */
+    ((size_t)33 << 20) /* of a buffer whose sums are pushed after SMs have read at the peers */
 
 static const ceclDataType_t types[] = {ceclBfloat16, ceclFloat16,    ceclFloat32,
                                        ceclFloat64,  ceclFloat8e4m3, ceclFloat8e5m2};
@@ -58,7 +58,7 @@ static const struct path pushed = {"SMs read at the peers, pushed to all",
                                    CECL_UNDEF};
 
 static ceclComm_t comm;
-static unsigned char *send_buffer, *recv_buffer, *poison_buffer; /* buffers on the device */
+static unsigned char *send_buffer, *recv_buffer, *poison_buffer; /* on the device */
 static unsigned char *inputs[64], *result, *first;               /* on the host */
 static size_t room;
 
@@ -96,14 +96,12 @@ static bool is_big(void)
     return multi_on_gpus(comm) || (big && *big == '1');
 }
 
-/* The distance between two elements that are compared with the reference. On the host device the
- * reference takes most of the test's time. An odd distance reaches every place in a vector. */
+/* How far apart the elements are that are compared with the reference, which takes most of the test's time on the host
+ * device. An odd distance reaches every place in a vector. */
 static size_t distance(size_t count)
 {
     return (count / (size_t)(is_big() ? 300000 : multi_share(20000))) | 1;
 }
-
-/* ---- inputs */
 
 static uint64_t finite_element(ceclDataType_t type, uint64_t *seed)
 {
@@ -115,8 +113,8 @@ static uint64_t finite_element(ceclDataType_t type, uint64_t *seed)
     return sign | exponent << f | (random_bits(seed) & ((UINT64_C(1) << f) - 1));
 }
 
-/* Sometimes a rank's value cancels the value of the rank before it. Then small values of other
- * ranks show in the sum, or vanish in another order of additions. Rank 0 draws for all. */
+/* Sometimes a rank's value cancels that of the rank before it. Then small values of other ranks show in the sum, or
+ * vanish if the additions are in another order. Rank 0 draws for all. */
 static void fill(ceclDataType_t type, size_t count)
 {
     const unsigned size = formats[type].bytes;
@@ -133,8 +131,6 @@ static void fill(ceclDataType_t type, size_t count)
         MPI_Bcast(inputs[r], (int)(count * size), MPI_BYTE, 0, MPI_COMM_WORLD);
     multi_put(comm, send_buffer, inputs[multi_rank], count * size);
 }
-
-/* ---- a call */
 
 struct run {
     const struct path *path;
@@ -174,7 +170,7 @@ static void enqueue(const struct run *run, const void *send, void *out)
         multi_ok(comm, ceclAllReduce(send, out, run->count, run->type, ceclSum, comm, NULL));
 }
 
-/* Copies the result to `result`. */
+/* Makes the call, and copies its result to `result`. */
 static void make(const struct run *run, bool in_place)
 {
     const size_t size = formats[run->type].bytes, bytes = run->count * size;
@@ -195,9 +191,7 @@ static void is_by_its_path(const struct run *run)
         fail_msg("\"%s\" is meant, and it is \"%s\"", run->path->words, explanation.path);
 }
 
-/* ---- expected results */
-
-/* Checks `result`. Returns how many elements would differ in another order of additions. */
+/* Checks `result`. Returns how many elements would differ if the additions were in another order. */
 static size_t is_as_the_loop_has_it(const struct run *run)
 {
     const void *sources[64], *backwards[64];
@@ -222,8 +216,6 @@ static size_t is_as_the_loop_has_it(const struct run *run)
     return differ;
 }
 
-/* ---- tests */
-
 static void is_the_same_in_many_runs(const struct path *path, ceclDataType_t type, int runs)
 {
     static const int sms[] = {1, 2, 3, 8, 16, 0};
@@ -237,7 +229,7 @@ static void is_the_same_in_many_runs(const struct path *path, ceclDataType_t typ
     if (multi_nranks > 2 && (type == ceclFloat32 || type == ceclFloat64 || type == ceclBfloat16))
         assert_true(differ > 0); /* otherwise the test would show nothing */
     memcpy(first, result, bytes);
-    if (path->op == ceclOpAllReduce) /* then all ranks have rank 0's result */
+    if (path->op == ceclOpAllReduce) /* gives all ranks rank 0's result */
         MPI_Bcast(first, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
     if (memcmp(result, first, bytes) != 0)
         fail_msg("rank %d: %s: the result differs from rank 0's", multi_rank, path->words);
@@ -260,8 +252,7 @@ static size_t room_of(const struct path *path)
     return all > ROOM ? all : ROOM;
 }
 
-/* Beyond 4 ranks, ranks that share few processors are slow: each number of SMs then runs at least
- * once. */
+/* Beyond 4 ranks, ranks that share few processors are slow: then each number of SMs runs at least once. */
 static int runs_of_each(void)
 {
     const int some = multi_nranks > 4 ? 6 : multi_share(100 / (int)TYPES);

@@ -1,6 +1,5 @@
-/* The device-side communicator that kernels of the caller use: its values are right. On the host
- * device, host code may call the same functions, so barriers and signals are tested too.
- * tests/gpu tests kernels. */
+/* The device-side communicator for kernels of the caller: its values are right. On the host device, host code may call
+ * the same functions, so barriers and signals are tested, too. tests/gpu tests kernels. */
 #include <cecl/cecl_device.h>
 #include <sched.h>
 
@@ -15,8 +14,7 @@ static ceclDeviceComm_t device_comm(ceclComm_t comm)
     return dc;
 }
 
-/* Skips the test on GPUs, where only kernels may call these functions
- * (tests/gpu/test_device_kernels.c). */
+/* Skips the test on GPUs, where only kernels may call these functions (tests/gpu/test_device_kernels.c). */
 static ceclComm_t comm_of_hosts(void)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -73,7 +71,7 @@ TEST_WITH(comm_of_hosts(), barriers_order_what_ranks_write)
             assert_int_equal(own[p], round * 100 + p);
         assert_true(ceclBarrierBlock(dc, slot));
         if (round == ROUNDS / 2)
-            dc = device_comm(comm); /* a later launch: the counts are read from memory */
+            dc = device_comm(comm); /* as in a later launch: the counts are read from memory */
     }
     assert_false(ceclBarrierBlock(dc, CECL_DEVICE_BLOCKS));
     assert_false(ceclBarrierBlock(dc, -1));
@@ -91,7 +89,7 @@ TEST_WITH(comm_of_hosts(), barriers_go_on_past_the_wrap)
     assert_int_equal(dc.pads[3 * multi_nranks + multi_rank], 6);
 }
 
-/* Passes values around the ring, one by one. */
+/* Sends values around the ring, one by one. */
 TEST_WITH(comm_of_hosts(), signals_go_from_rank_to_rank)
 {
     const ceclDeviceComm_t dc = device_comm(comm);
@@ -122,7 +120,7 @@ TEST_WITH(comm_of_hosts(), a_wait_ends_by_its_bound_and_ranks_get_in_step_again)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (late)
-        assert_true(ceclBarrierBlock(dc, 0)); /* the other ranks have passed this point */
+        assert_true(ceclBarrierBlock(dc, 0)); /* where the other ranks have passed */
     for (int i = 0; i < 20; i++)
         assert_true(ceclBarrierBlock(patient, 0));
 }

@@ -1,8 +1,8 @@
-/* Ranks that make different calls, without CECL_CHECK. A small call is not refused before it starts, and a large one before
- * a byte moves. But no rank takes its result as valid: all ranks get an error that names the difference. */
+/* Ranks make different calls, without CECL_CHECK. The library refuses no small call before it starts, and no large one
+ * before a byte moves. But no rank takes its result as valid: all get an error that names the difference. */
 #include "multi.h"
 
-#define COUNT 100 /* count of floats: a small call */
+#define COUNT 100 /* floats: a small call */
 #define LARGE ((size_t)1 << 18)
 #define CALLS 12
 #define ODD_CALL 5
@@ -70,7 +70,7 @@ static ceclResult_t make(enum difference difference, int index)
                                          : reduce(count, ceclSum);
 }
 
-/* What all ranks say about it. "%d": the odd rank. Of two ranks in an all-to-all, one knows the other's call. */
+/* What all ranks say about it. "%d": the odd rank. In an all-to-all, only one of two ranks knows the other one's call. */
 static const char *const words_of[DIFFERENCES][3] = {
     [OTHER_COUNT] = {"ceclAllReduce, call 6 of this communicator: ranks differ in count: ",
                      "90 on rank ", "89 on rank %d"},
@@ -101,10 +101,10 @@ TEST(calls_that_differ_are_an_error_on_all_ranks)
             result = make(difference, i);
             if (result == ceclSuccess)
                 result = ceclStreamSynchronize(comm, NULL);
-            if (i > ODD_CALL) /* this rank has seen that a peer made an earlier call differently */
+            if (i > ODD_CALL) /* this rank knows that a peer made an earlier call differently */
                 assert_int_not_equal(result, ceclSuccess);
         }
-        /* a peer may still be in the call */
+        /* A peer may still be in the call. */
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
         for (int i = 0; i < 3; i++) {
             char expected[128];

@@ -1,15 +1,14 @@
-/* ceclDispatch and ceclCombine bring rows to experts and back, with and without scales;
- * ceclSumRows. */
+/* ceclDispatch and ceclCombine bring rows to experts and back, with and without scales; ceclSumRows. */
 #include "buffers.h"
 
 #include <sys/mman.h>
 
 #define RANKS 16
-#define EXPERTS 4 /* most rows of a rank */
-#define ROWS 12   /* most rows of a block */
-#define ROW 20    /* most bytes of a row */
-#define SCALE 6   /* most bytes of a row's scales */
-#define ALIGN 8   /* most rows in a buffer */
+#define EXPERTS 4 /* at most, on a rank */
+#define ROWS 12   /* at most, in a block */
+#define ROW 20    /* bytes, at most */
+#define SCALE 6   /* bytes of a row's scales, at most */
+#define ALIGN 8   /* rows that an expert's room is rounded up to, at most */
 #define BLOCKS (RANKS * EXPERTS)
 
 /* What a rank sends, what its experts receive, and what comes back: rows, scales, and splits. */
@@ -71,7 +70,7 @@ static void put(const struct exchange *e, uint64_t seed)
     }
 }
 
-/* Gives the arguments: this rank sends from buffers `at`, and receives in the next ones. */
+/* Makes the call with these arguments: this rank sends from buffers number `at`, and receives in the next ones. */
 static ceclResult_t go(struct exchange *e, int at, ceclStream_t stream)
 {
     e->experts.sendscales = scales[at];
@@ -91,8 +90,8 @@ static size_t begin_of(const struct exchange *e, int from, int to, size_t expert
     return before;
 }
 
-/* Checks that `count` rows of rank `from`, from row `first` on, are at row `at` of the received
- * rows. Then overwrites them with the initial contents. */
+/* Checks that `count` rows of rank `from`, from row `first` on, are at row `at` of the received rows. Then overwrites
+ * them with the initial contents. */
 static void check_rows(uint64_t seed, size_t row, int from, size_t first, size_t count, size_t at)
 {
     for (size_t i = 0; i < count * row; i++) {
@@ -109,8 +108,7 @@ static void check_untouched(size_t bytes)
             fail_msg("rank %d: byte %zu beside the rows was written", multi_rank, i);
 }
 
-/* Checks what the experts received, in one of the arrays. told: the rows and places that the call
- * wrote. */
+/* Checks what the experts received, in one of the arrays. told: the counts and places that the call wrote. */
 static void check_out(const struct exchange *e, uint64_t seed, size_t row, const uint64_t *told)
 {
     const size_t blocks = (size_t)multi_nranks * e->experts.experts;
@@ -208,20 +206,18 @@ TEST_BETWEEN(graphs_take_rows_out_and_back, set_up, tear_down)
     multi_ok(comm, ceclStreamDestroy(comm, stream));
 }
 
-/* ---- sums */
-
 #define TOKENS 30
 #define EACH 3
 #define COUNT 24 /* elements of a row */
 
-/* Element i of a row after the experts of all ranks; these experts change nothing. */
+/* Element i of a row that has come back: the experts of this test change nothing. */
 static float element_of(int rank, size_t row, size_t i)
 {
     return (float)((size_t)rank * 7 + row * 3 + i) * 0.25f;
 }
 
-/* Each token has EACH rows, which go to experts and come back. Their weighted sums then equal
- * what a single rank would compute. The last token's first row is left out. */
+/* Each token has EACH rows, which go to experts and come back. Their weighted sums equal what a single rank would
+ * compute. The last token's first row is left out. */
 TEST_BETWEEN(tokens_get_the_sums_of_their_rows, set_up, tear_down)
 {
     const size_t nrows = TOKENS * EACH, bytes = nrows * COUNT * sizeof(float);
@@ -328,7 +324,7 @@ TEST_BETWEEN(refused_experts_do_no_harm, set_up, tear_down)
     out_and_back(2);
 }
 
-/* On the host device: a call of the same arguments worked before, so only the memory can be wrong. */
+/* On the host device. A call with the same arguments worked before, so only the memory can be wrong. */
 TEST_BETWEEN(arrays_that_lose_their_memory_are_refused, set_up, tear_down)
 {
     static const char *const names[] = {"sendsplits", "recvsplits", "experts->sendscales"};
@@ -374,7 +370,7 @@ TEST_BETWEEN(an_expert_without_room_is_named_on_every_rank, set_up, tear_down_fa
     memset(e.rows, 0, sizeof(e.rows));
     for (int from = 0; from < multi_nranks; from++)
         e.rows[from][1][0] = e.rows[from][1][2] = 4;
-    /* the third expert's rows begin at the end, without room */
+    /* The third expert's rows begin at the end, where no room is left. */
     e.recvrows = 4 * (size_t)multi_nranks + 4 + 2;
     put(&e, 1);
     MPI_Barrier(MPI_COMM_WORLD);

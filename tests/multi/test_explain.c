@@ -1,5 +1,5 @@
-/* ceclExplain and ceclGroupExplain: what they report for each shape and each option; that they enqueue and exchange nothing;
- * what they refuse. (test_bad_input.c: what the call refuses, with the same message.) */
+/* ceclExplain and ceclGroupExplain: what they report for each shape and option; that they enqueue and exchange nothing;
+ * what they refuse. (test_bad_input.c tests that the call refuses the same with the same message.) */
 #include "buffers.h"
 
 #define BLOCK 1000
@@ -33,7 +33,7 @@ TEST_BETWEEN(what_calls_do_is_told, set_up, tear_down)
         ceclOp_t op;
         const unsigned char *send;
         size_t count;
-        int copies, barriers, blocks; /* `blocks`: that are sent */
+        int copies, barriers, blocks; /* blocks: how many are sent */
         const char *path;
     } told[] = {
         {ceclOpAllGather, own, BLOCK, n - 1, 2, n - 1, "push"},
@@ -123,8 +123,6 @@ TEST_BETWEEN(a_finalized_communicator_explains_nothing, set_up, tear_down)
                   ceclInvalidUsage, "finalized");
 }
 
-/* ---- options */
-
 static void set(int policy, int direction)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
@@ -147,8 +145,7 @@ TEST_BETWEEN(they_hold_until_set_anew, set_up, tear_down)
     assert_non_null(strstr(explain(comm, ceclOpAllGather, shard, recv_buffer, LARGE).path, "push"));
 }
 
-/* One call of a group may use a local copy, the other must not: the group has just one local
- * copy. */
+/* One call of a group may use a local copy, the other must not: the group has just one local copy. */
 TEST_BETWEEN(calls_of_a_group_keep_their_own, set_up, tear_down)
 {
     ceclExplanation_t e;
@@ -170,7 +167,7 @@ TEST_BETWEEN(a_group_that_is_only_explained_enqueues_nothing, set_up, tear_down)
     ceclExplanation_t e;
     memset(host, 0x33, room);
     multi_put(comm, recv_buffer, host, room);
-    if (multi_rank == 0) { /* local options: other ranks may have other values */
+    if (multi_rank == 0) { /* other ranks may have other options */
         multi_ok(comm, ceclGroupStart());
         multi_ok(comm, ceclAllGatherv(send_buffer, counts[multi_rank], recv_buffer, counts, NULL,
                                       ceclInt8, comm, NULL));

@@ -1,5 +1,5 @@
-/* Captured calls: each launch of a graph does what its calls would do. Graphs of random calls (random_call.h) and messages, in
- * memory of any kind, are launched repeatedly, on several streams, one after the other and between eager calls. */
+/* Captured calls: each launch of a graph does what its calls would do. Graphs of random calls (random_call.h) and messages,
+ * in memory of any kind, are launched repeatedly, on several streams, one after the other and between eager calls. */
 #include "random_call.h"
 
 #define GRAPHS 5
@@ -8,8 +8,6 @@
 #define STREAMS 3
 #define WINDOW 24 /* launches between two checks of all results */
 #define LAUNCHES 10000
-
-/* ---- one call, with its buffers */
 
 #define ALL_KINDS (MESSAGE + 1) /* BY_SPLITS is a message, too: test_experts.c captures those */
 
@@ -24,12 +22,12 @@ static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t str
 {
     struct random_call c = w->slot.call;
     c.stream = stream;
-    c.seed = 1024; /* for random_make: once, and no graph of its own */
+    c.seed = 1024; /* makes random_make call once, without a graph of its own */
     return random_make(comm, &c, grouped);
 }
 
-/* Each rank has memory of kinds of its own. Collectives that GPUs capture are in the pool, because memory that peers cannot
- * reach would take a bounce buffer. */
+/* Each rank draws its own kinds of memory. On GPUs captured collectives are in the pool: memory that peers cannot reach
+ * would take a bounce buffer. */
 static enum memory_kind draw_memory(ceclComm_t comm, int kind, uint64_t *x, uint64_t *own)
 {
     const bool in_pool = random_next(x) % 2 || (kind < BY_SPLITS && multi_on_gpus(comm));
@@ -189,8 +187,7 @@ static void close_arena(void)
     multi_ok(NULL, ceclCommDestroy(a.comm));
 }
 
-/* Within a window, each graph is launched on one stream only, because its buffers belong to the
- * program. */
+/* Within a window, each graph is launched on one stream only, because its buffers belong to the program. */
 static void launch_one(struct launch *l, int g, ceclStream_t stream)
 {
     l->calls = a.calls[g];

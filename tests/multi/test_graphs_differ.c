@@ -1,5 +1,5 @@
-/* Ranks launch graphs in different orders: no byte moves before every rank has an error, and the error names both
- * calls. Rank 0, or the last rank, launches the second graph first. */
+/* Ranks launch graphs in different orders: no byte moves before every rank has an error that names both calls. Rank 0,
+ * or the last rank, launches the second graph first. */
 #include "multi.h"
 
 #include <fcntl.h>
@@ -11,8 +11,8 @@
 #define SMALL 16
 #define POISON 0xa5
 
-/* One pair of graphs has a communicator of its own: the pairs differ side by side, because each is found only after
- * three looks of the watchdog. */
+/* A pair of graphs, with a communicator of its own. All pairs differ at the same time, because a watchdog takes three
+ * looks to find a difference. */
 struct trial {
     ceclComm_t comm;
     ceclStream_t stream;
@@ -31,7 +31,7 @@ static struct trial trials[TRIALS_MAX];
 static _Atomic int *failed; /* [2][TRIALS_MAX], in memory of all ranks */
 static size_t bytes;        /* of a recvbuff */
 
-/* ---- looking before waits are released */
+/* ---- looking at recvbuffs before waits are released */
 
 static bool is_poisoned(const uint32_t *at)
 {
@@ -41,7 +41,8 @@ static bool is_poisoned(const uint32_t *at)
     return true;
 }
 
-/* Called before this rank's watchdog ends waits. */
+/* Called before this rank's watchdog ends waits. At its first call notes whether a recvbuff was written; then waits
+ * until all ranks have failed. */
 static struct trial *look(const struct cecl_device *dev)
 {
     struct trial *t = trials;
@@ -151,8 +152,6 @@ static const enum what pairs[][2] = {
 #define PAIRS (sizeof(pairs) / sizeof(pairs[0]))
 _Static_assert(PAIRS <= TRIALS_MAX, "each pair has a communicator");
 
-/* ---- */
-
 static int open_memory(void **state)
 {
     char name[64];
@@ -182,7 +181,7 @@ static void poison(const struct trial *t)
         memset(t->recv[i], POISON, bytes);
 }
 
-/* `before`: how often all ranks first launch both graphs in the same order. */
+/* before: how often all ranks first launch both graphs in the same order. */
 static void prepare(struct trial *t, const enum what *pair, int before)
 {
     ceclConfig_t config = multi_config();
@@ -229,7 +228,7 @@ static void end(struct trial *t)
     (void)!ceclCommAbort(t->comm);
 }
 
-/* odd: the rank whose order differs. half: of the counters in memory of all ranks. */
+/* odd: the rank whose order differs. half: which half of the counters `failed`. */
 static void all_pairs(int odd, int before, int half)
 {
     bytes = (size_t)multi_nranks * COUNT * sizeof(uint32_t);

@@ -1,5 +1,5 @@
-/* Graphs that are used wrongly are refused with their name. Graphs whose communicator fails end
- * within a time limit, with an error that names the rank. */
+/* Wrong uses of graphs are refused by name. If a communicator fails, its graphs end in time, with an error that names
+ * the rank. */
 #include "multi.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include "launch/launcher.h"
 
 #define COUNT 300
-#define LONG_S 30 /* longer than this a call takes only if it waits in vain */
+#define LONG_S 30 /* a call takes longer than this only if it waits in vain */
 
 static ceclComm_t comm;
 static ceclStream_t stream;
@@ -41,7 +41,7 @@ static ceclGraph_t captured(int calls)
     return graph;
 }
 
-/* Graphs that are not destroyed need not be waited for as long as usual. */
+/* How long ceclCommDestroy waits for graphs that are not destroyed. */
 static void wait_for_graphs(int ms)
 {
     comm->launcher->gone_ms = ms;
@@ -105,7 +105,7 @@ TEST(a_call_that_others_do_not_capture_is_named)
             fail_msg("%d: %s", (int)made, ceclGetLastError(comm));
         multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     } else {
-        /* ranks that do not capture may have agreed that they are late before the last rank came */
+        /* These ranks may have agreed that they are late before the last rank came. */
         const ceclResult_t made = gather();
         if (made == ceclSuccess)
             assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
@@ -129,8 +129,8 @@ TEST(a_call_that_others_do_not_make_ends_in_time)
     abort_all(graph);
 }
 
-/* A launch waits inside CUDA while the stream's queue is full, and on the host device the queue grows. Here no launch can
- * end, because the last rank launches nothing. The limit is short only once all others wait for that rank. */
+/* A launch waits inside CUDA while the stream's queue is full; on the host device the queue grows. No launch can end
+ * here, because the last rank launches nothing. The limit is short only once all others wait for that rank. */
 TEST(a_full_launch_queue_does_not_hold_up_a_failure)
 {
     enum { CALLS = 50 };
@@ -158,7 +158,7 @@ TEST(a_full_launch_queue_does_not_hold_up_a_failure)
     abort_all(graph);
 }
 
-/* Whether replays that go on for longer than a time limit succeed. */
+/* Whether replays succeed that go on for longer than a time limit. */
 static bool replays_outlast(int limit_ms)
 {
     open_all();
@@ -178,8 +178,8 @@ static bool replays_outlast(int limit_ms)
     return right;
 }
 
-/* Time in the program's own work before the call does not count as waiting. Each rank's limit is its own, so
- * two ranks are enough. A machine that stands still may exceed the first limit. */
+/* Time in the program's own work before the call does not count as waiting. Each rank's limit is its own, so two ranks
+ * are enough. If the machine stands still, it may exceed the first limit. */
 TEST(many_replays_without_a_pause_are_no_timeout)
 {
     if (multi_nranks <= 2)
@@ -194,8 +194,8 @@ static void show_phase(uint32_t j)
     atomic_store((_Atomic uint32_t *)word, cecl_turns_word(j, 3, 1));
 }
 
-/* A call begins with the wait for the last phase of peers' calls before. A peer that does not end its call is named by a
- * rank whose graph waits so, but is no trouble for ranks without a graph that waits. */
+/* A call begins with a wait for the last phase of the peers' previous call. A rank whose graph so waits names a peer
+ * that does not end its call; other ranks are not affected. */
 TEST(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting)
 {
     open_all();
@@ -247,7 +247,7 @@ static void gate_opens(void)
     assert_int_equal(pthread_create(&opener, NULL, open_gate, NULL), 0);
 }
 
-/* Streams of the old communicator must not copy into peers' buffers once a shrink has succeeded. Here a graph has not
+/* Once a shrink has succeeded, streams of the old communicator must not copy into peers' buffers. Here a graph has not
  * even begun when the others shrink: its stream waits for a word that a thread writes later. */
 TEST(a_shrink_waits_for_graphs_that_have_not_begun)
 {
@@ -323,7 +323,7 @@ TEST(memory_is_free_as_soon_as_its_own_graph_is_gone)
     close_all();
 }
 
-/* ---- messages, between rank 0 and the last rank */
+/* ---- messages between rank 0 and the last rank */
 
 static int other(void)
 {
@@ -348,7 +348,7 @@ static void begin_together(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The error of a rank with a message. The peer may have found the error first. */
+/* Checks the error of a rank with a message; its peer may have found it first. */
 static void assert_said(ceclResult_t made, const char *words)
 {
     if (made == ceclSuccess || !strstr(ceclGetLastError(comm), words))
@@ -434,8 +434,8 @@ TEST(captures_that_wait_for_each_other_end_in_time)
     assert_true(captures_that_wait_are_named(600) || captures_that_wait_are_named(20000));
 }
 
-/* The device's own functions launch a graph of 3 calls, as CUDA's would, after the communicator has ended. Only some ranks
- * launch, so the graph's waits end only when the library ends them. A rank that has captured no message takes no part. */
+/* After the communicator's end the device's own functions launch a graph of 3 calls, as CUDA would. Only some ranks launch,
+ * so only the library can end the graph's waits. A rank that captured no call only destroys its communicator. */
 static void outlives(ceclResult_t (*call)(void), bool captures, bool launches)
 {
     void *graph = NULL;
@@ -476,8 +476,6 @@ TEST(a_graph_of_messages_outlives_its_communicator)
     open_all();
     outlives(message_to_zero, has_message(), multi_rank == 0);
 }
-
-/* ---- */
 
 static int make_small(void **state)
 {

@@ -1,9 +1,9 @@
-/* Groups: many calls as one. Which calls share memory: tests/plan/test_apart.c, tests/fuzz/fuzz_api.c. */
+/* Groups: many calls as one. tests/plan/test_apart.c and tests/fuzz/fuzz_api.c test which calls share memory. */
 #include "random_call.h"
 
 #define BUFFERS 3
 #define BLOCK 640
-#define ALIGNED 512 /* bytes; allocations of such sizes may be neighbours on a GPU */
+#define ALIGNED 512 /* bytes; on a GPU allocations of such sizes may be neighbours */
 
 static ceclComm_t comm;
 static unsigned char *recv_buffer[BUFFERS], *send_buffer[BUFFERS];
@@ -66,8 +66,8 @@ TEST_BETWEEN(nested_empty_and_single_groups_are_right, set_up, tear_down)
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "no ceclGroupStart");
 }
 
-/* Peers write to bounce buffers. These are the same in each group, so the calls differ from those that were
- * checked before only in the buffers that the program gave. */
+/* Peers write to bounce buffers, which are the same in each group. So the calls differ from those that were checked
+ * before only in the program's own buffers. */
 TEST_BETWEEN(calls_that_share_private_memory_are_refused_again_and_again, set_up, tear_down)
 {
     struct memory one = memory_new(comm, MEMORY_PRIVATE, all),

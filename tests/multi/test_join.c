@@ -1,6 +1,6 @@
-/* Ways to join a communicator, and their failures: callbacks of the caller that fail at any call,
- * and ids that are used wrongly. No failure leaks a descriptor or a thread. (Ranks that never come, or join
- * otherwise than the others: tests/unit/test_boot_tcp.c, tests/fault.) */
+/* Ways to join a communicator, and their failures: callbacks of the caller that fail at any call, and ids that are used
+ * wrongly. No failure leaks a descriptor or a thread. (tests/unit/test_boot_tcp.c and tests/fault test ranks that never
+ * come, or join otherwise than the others.) */
 #include <malloc.h>
 
 #include "held.h"
@@ -8,8 +8,7 @@
 
 #define NEVER 1000
 
-/* The caller's exchange over MPI. Call number `fails_at` and all later calls fail. If the rank
- * takes part in the exchange, they fail after it. */
+/* The caller's exchange over MPI. Call number `fails_at` and all later calls fail: if takes_part, after the exchange. */
 struct exchange {
     int calls, fails_at;
     bool takes_part;
@@ -46,7 +45,7 @@ static int calls_of_a_join(void)
 static struct held before;
 static int count_before(void **state)
 {
-    calls_of_a_join(); /* one-time setup is complete now */
+    calls_of_a_join(); /* completes one-time setup */
     before = held_now();
     return 0;
 }
@@ -64,16 +63,16 @@ TEST(cycles_leak_no_descriptor_thread_or_mapping)
     ceclComm_t comm = multi_comm(NULL);
     const bool gpus = multi_on_gpus(comm);
     multi_ok(NULL, ceclCommDestroy(comm));
-    /* A leak in each cycle shows after a few cycles. A leak in one of hundreds of cycles need not
-     * show at every number of ranks. */
+    /* A leak in each cycle shows after a few cycles. A leak in one of hundreds of cycles need not show at every number
+     * of ranks. */
     const int cycles = multi_share(given ? atoi(given) : gpus ? 20 : multi_nranks > 2 ? 200 : 1000);
     struct held warm = {0};
-    mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
+    mallopt(M_ARENA_MAX, 2); /* else arenas, which are mappings, come and go with threads */
     for (int i = 0; i < cycles; i++) {
         comm = multi_comm(NULL);
         multi_works(comm, NULL, multi_nranks);
         multi_ok(NULL, ceclCommDestroy(comm));
-        if (i == cycles / 10) /* one-time setup is complete now */
+        if (i == cycles / 10) /* one-time setup is complete */
             warm = held_now();
     }
     held_no_more(&warm);
@@ -104,9 +103,9 @@ TEST_BETWEEN(callbacks_that_fail_at_any_call_fail_the_join, count_before, count_
     }
 }
 
-/* The exchange failed for one rank only, and the others completed it. They notice the failure in
- * their next callback; after the last callback, when they connect. They call the first rank, which
- * hangs up, and wait for a call of the last one, which does not listen any more. */
+/* The exchange fails on one rank only; the others have completed it. They notice the failure in their next callback, or
+ * after the last one when they connect: they call the first rank, which hangs up, and wait for a call of the last one,
+ * which does not listen any more. */
 static void a_callback_that_fails_on(int failing)
 {
     const int calls = calls_of_a_join();
@@ -193,8 +192,6 @@ TEST(the_half_of_an_mpi_communicator_joins)
     multi_ok(NULL, ceclCommDestroy(comm));
     MPI_Comm_free(&half);
 }
-
-/* ---- unique ids */
 
 static ceclResult_t join_by(ceclUniqueId id, ceclComm_t *comm, int nranks, int rank)
 {

@@ -21,7 +21,7 @@ static ceclConfig_t on_host(void)
     return config;
 }
 
-/* Starts a group with the joins of this process. The last process's last rank is refused, if `refused`. */
+/* Starts a group with the joins of this process. refused: the last process's last rank passes a bad argument. */
 static void join_in_group(ceclComm_t comms[EACH], bool refused)
 {
     ceclConfig_t config = on_host();
@@ -37,7 +37,7 @@ static void join_in_group(ceclComm_t comms[EACH], bool refused)
     }
 }
 
-/* Draws a call of all ranks, and writes the input. want [out] what recv must hold */
+/* Draws a call of all ranks, and writes the input. want [out]: what recv must hold. */
 static void prepare(struct random_call *c, enum kind kind, uint64_t seed, unsigned char *want)
 {
     uint64_t x = seed;
@@ -109,7 +109,7 @@ TEST(another_failed_join_ends_the_communicator_at_its_peers)
         assert_true(!comms[0] && !comms[1] && !other);
         return;
     }
-    /* rank 0's process may give up before this group ends */
+    /* Rank 0's process may give up before this group ends. */
     const ceclResult_t joined = ceclGroupEnd();
     if (joined != ceclSuccess)
         assert_int_equal(joined, ceclRemoteError);

@@ -1,12 +1,12 @@
-/* Memory that is replaced at the same address while plans are kept, or freed while calls are pending, for which CUDA waits.
- * Random calls on memory of all kinds are in test_mixed.c. */
+/* Memory that is replaced at the same address while plans are kept, or freed while calls are pending, which CUDA waits
+ * for. test_mixed.c has random calls on memory of all kinds. */
 #include <pthread.h>
 
 #include "held.h"
 #include "random_call.h"
 
-/* Repeats the same calls with the same pointers, so that plans are kept. Rank after rank replaces
- * its memory at these addresses. */
+/* Repeats the same calls with the same pointers, so that plans are kept. One rank after the other replaces its memory
+ * at these addresses. */
 TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
 {
     enum { CALLS = 4, SLACK = 10, SPREAD = 5000 };
@@ -46,7 +46,7 @@ TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
         multi_ok(comm, random_make(comm, c, false));
         multi_ok(comm, ceclStreamSynchronize(comm, NULL));
         random_compare(comm, &slots[i], host);
-        if (round == rounds / 5) /* one-time setup is complete now */
+        if (round == rounds / 5) /* one-time setup is complete */
             held = held_now();
     }
     held.descriptors += SLACK; /* the two moments differ in which rank's memory is private */
@@ -61,8 +61,8 @@ TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
 
 #define BYTES ((size_t)4 << 20)
 
-/* ---- A thread frees memory, and waits in the driver for all pending work. Copies of other
- * threads wait for that thread. */
+/* ---- A thread frees memory, and waits in the driver for all pending work. Copies of other threads wait for that
+ * thread. */
 
 struct freeing {
     ceclComm_t comm;
@@ -77,8 +77,7 @@ static void *free_it(void *argument)
     return NULL;
 }
 
-/* A communicator on which rank 0 has made a call that the others have not made. Rank 0 then frees
- * memory. */
+/* A communicator on which only rank 0 has made a call. Rank 0 then frees memory. */
 static ceclComm_t comm_with_a_call(struct freeing *freeing, int timeout_ms, ceclComm_t other)
 {
     ceclComm_t comm = multi_comm(NULL);

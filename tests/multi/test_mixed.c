@@ -1,14 +1,13 @@
-/* Random calls of all collectives, and messages, on communicators that are constantly split and
- * shrunk (bursts.h). CECL_TEST_CALLS and CECL_TEST_SEED override the number and the seed. At the
- * end, no mappings, descriptors or threads may be left over. tests/soak runs the same for
- * longer. */
+/* Random calls of all collectives, and messages, on communicators that are constantly split and shrunk (bursts.h).
+ * CECL_TEST_CALLS and CECL_TEST_SEED override number and seed. At the end no mappings, descriptors or threads may be
+ * left. tests/soak runs the same for longer. */
 #include "bursts.h"
 #include "held.h"
 
 #include <malloc.h>
 
-/* The test has AGES ages. All communicators end and all memory is freed at the end of each age.
- * In one age, ranks compare their calls (CECL_CHECK=1). */
+/* At the end of each age all communicators end, and all memory is freed. In one age ranks compare their calls
+ * (CECL_CHECK=1). */
 #define AGES 10
 #define AGE_CHECKED 5
 
@@ -60,6 +59,6 @@ TEST(calls_on_communicators_that_come_and_go_are_right)
 
 int main(int argc, char **argv)
 {
-    mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
+    mallopt(M_ARENA_MAX, 2); /* else arenas, which are mappings, come and go with threads */
     return multi_main(argc, argv);
 }

@@ -1,5 +1,5 @@
-/* ceclCommInitMpi before MPI_Init, after MPI_Finalize, and with a communicator between two groups: refused by name. MPI
- * itself would end the job. */
+/* ceclCommInitMpi before MPI_Init, after MPI_Finalize, and with a communicator between two groups is refused by name.
+ * MPI itself would end the job. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static bool is_refused(MPI_Comm mpi, ceclResult_t expected, const char *words)
     return is;
 }
 
-/* The even ranks and the odd ranks. */
+/* Between the even ranks and the odd ranks. */
 static bool inter_communicators_are_refused(void)
 {
     int rank;

@@ -1,13 +1,12 @@
-/* Messages between two ranks: they match in order, on any memory; a wrong message is refused or makes the communicator
- * fail. Random messages, in groups that differ at their two ends, are in test_mixed.c. */
+/* Messages between two ranks: they match in order, on any memory; a wrong message is refused or fails the communicator.
+ * test_mixed.c has random messages, in groups that differ at the two ends. */
 #include "launch/launcher.h"
 #include "multi.h"
 
 #define BYTES 3001 /* odd */
-/* Time limit of calls that shall time out. Ranks must be able to allocate memory within it. */
+/* Time limit of calls that must time out. Ranks must be able to allocate memory within it. */
 #define LIMIT_MS 1000
 
-/* Each rank sends to the next one. */
 static void ring(ceclComm_t comm)
 {
     unsigned char *send = multi_alloc(comm, BYTES), *recv = multi_alloc(comm, BYTES);
@@ -19,8 +18,6 @@ static void ring(ceclComm_t comm)
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
     multi_check_device(comm, recv, 4, multi_last(), BYTES, BYTES);
 }
-
-/* ---- what is refused */
 
 TEST_WITH_COMM(wrong_arguments_are_refused_and_change_nothing)
 {
@@ -84,7 +81,7 @@ TEST(different_counts_fail_the_communicator_and_are_named)
     }
 }
 
-/* If one message of a group differs, all ranks get an error that names both its ends. */
+/* If one message of a group differs, all ranks get an error that names both ends of the message. */
 TEST(a_different_count_in_a_group_is_named)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -129,9 +126,7 @@ TEST_WITH(multi_comm_under("CECL_CHECK", "1", NULL), a_check_of_calls_holds_up_n
     }
 }
 
-/* ---- failures */
-
-/* Returns when all ranks have made both. buffer [out] 64 bytes. */
+/* Returns when all ranks have made both. buffer [out]: 64 bytes. */
 static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -140,8 +135,8 @@ static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
     return comm;
 }
 
-/* Each rank calls ceclSend and then ceclRecv, or in the opposite order; or only the first of
- * them. With two calls, the first one waits. */
+/* Each rank calls ceclSend and then ceclRecv, or in the opposite order; with one call, only the first of them. The
+ * first call waits. */
 static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, int calls)
 {
     const int n = multi_nranks, next = (multi_rank + 1) % n, last = (multi_rank + n - 1) % n;
@@ -170,7 +165,7 @@ static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, i
 TEST(ranks_that_all_send_first_are_told_to_group)
 {
     ranks_that_wait_for_each_other_are_told_to_group(true, 2);
-    ranks_that_wait_for_each_other_are_told_to_group(true, 1); /* the other is never reached */
+    ranks_that_wait_for_each_other_are_told_to_group(true, 1); /* the other call is never reached */
 }
 
 TEST(ranks_that_all_receive_first_are_told_to_group)
@@ -179,8 +174,8 @@ TEST(ranks_that_all_receive_first_are_told_to_group)
     ranks_that_wait_for_each_other_are_told_to_group(false, 1);
 }
 
-/* Rank 0 waits for rank 1. With three ranks, rank 1 begins half a second later, and waits for
- * rank 2, which makes no call. So rank 0's time limit passes first. Returns whether rank 2 is named on both. */
+/* Rank 0 waits for rank 1. With three ranks, rank 1 begins 0.5 s later, and waits for rank 2, which makes no call; so
+ * rank 0's time limit passes first. Returns whether the errors of ranks 0 and 1 name the last rank. */
 static bool is_end_of_chain_named_within(int ms)
 {
     const int last = multi_nranks > 2 ? 2 : 1;
@@ -212,7 +207,7 @@ TEST(the_end_of_a_chain_of_waits_is_named)
                 is_end_of_chain_named_within(30000));
 }
 
-/* Rank 0 receives from all others, and none of them sends. Returns whether its error names all. */
+/* Rank 0 receives from all others, and none of them sends. Returns whether rank 0's error names all. */
 static bool all_are_named_within(int ms)
 {
     unsigned char *buffer = NULL;
@@ -233,7 +228,7 @@ static bool all_are_named_within(int ms)
     return named;
 }
 
-/* On a busy machine the network may begin to wait after the others' time is over. */
+/* On a busy machine the receive from one peer may begin to wait after the others' time is over. */
 TEST(all_peers_that_stay_away_are_named)
 {
     assert_true(all_are_named_within(LIMIT_MS) || all_are_named_within(4 * LIMIT_MS) ||
@@ -259,8 +254,8 @@ TEST_WITH_COMM(a_group_is_explained)
     assert_int_equal(explanation.zeroSm, multi_nranks > 1 && !multi_shares_gpu(comm));
 }
 
-/* A group posts its receive first, and a sender waits up to 1 s for its receiver. So each sender finds the
- * receive posted. */
+/* A group posts its receive first, and a sender waits up to 1 s for its receiver. So each sender finds the receive
+ * posted. */
 TEST(ranks_that_exchange_much_push_what_they_send)
 {
     const size_t much = 8 << 20; /* see launch/messages.c */

@@ -1,11 +1,11 @@
-/* Pieces of memory within a range of addresses are replaced, swapped, added and removed between
- * calls. Each call gives the right bytes. */
+/* Between calls, pieces of memory within a range of addresses are replaced, swapped, added and removed. Each call gives
+ * the right bytes. */
 #include "given.h"
 
 enum { GPU_ROUNDS = 1200, HOST_ROUNDS = 300 };
 enum { PLACES = 5, LEAST = 2, BLOCK = 1500, WHOLE_EVERY = 50 };
 
-/* A range of addresses; its pieces lie side by side from its start on. */
+/* A range of addresses. Its pieces lie side by side from its start on. */
 struct range {
     const struct memory_pieces *ops;
     unsigned char *at;
@@ -76,8 +76,8 @@ static void change_pieces(struct range *range, uint64_t *own)
     }
 }
 
-/* One round: a buffer across a seam, within a piece, or over two whole pieces. On the host device
- * a piece is a mapping of its own, and a registered buffer must lie within one. */
+/* One round: a buffer across a seam, within a piece, or over two whole pieces. On the host device a piece is a mapping
+ * of its own, and a registered buffer must lie within one. */
 static void call_on_pieces(struct range *range, uint64_t round, uint64_t *all, uint64_t *own)
 {
     const enum given_role role = (enum given_role)(multi_draw(all) % ROLES);

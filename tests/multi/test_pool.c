@@ -1,5 +1,5 @@
-/* The symmetric pool across ranks: equal offsets, valid peer pointers, growth, coalescing, no
- * exchange in a steady state, and calls that do not match. */
+/* The symmetric pool across ranks: equal offsets, valid peer pointers, growth, coalescing, no exchange in a steady
+ * state, and calls that do not match. */
 #include "multi.h"
 
 static uint64_t exchanges(ceclComm_t comm)
@@ -37,7 +37,7 @@ TEST(freed_blocks_coalesce_and_growth_is_counted)
 {
     enum { BLOCKS = 64 };
     ceclConfig_t config = multi_config();
-    /* large enough for the communicator's own memory on any device */
+    /* Large enough for the communicator's own memory on any device. */
     config.segmentBytes = 64 << 20;
     config.stagingBytes = 4096;
     ceclComm_t comm = multi_comm(&config);
@@ -49,8 +49,7 @@ TEST(freed_blocks_coalesce_and_growth_is_counted)
         multi_ok(comm, ceclMemAlloc(comm, &blocks[i], each));
     multi_ok(comm, ceclPoolStats(comm, &full));
     assert_int_equal(full.segments, start.segments);
-    for (int i = 0; i < BLOCKS;
-         i++) /* 37 and 64 have no common divisor: every block once, in a scattered order */
+    for (int i = 0; i < BLOCKS; i++) /* in a scattered order: 37 and 64 are coprime */
         multi_ok(comm, ceclMemFree(comm, blocks[i * 37 % BLOCKS]));
     multi_ok(comm, ceclMemAlloc(comm, &large, each * BLOCKS));
     multi_ok(comm, ceclPoolStats(comm, &after));

@@ -1,5 +1,4 @@
-/* One-sided calls between processes. Random ones, from and to memory of every kind, beside other calls, are in
- * test_mixed.c. */
+/* One-sided calls between processes. test_mixed.c has random ones, on memory of every kind, beside other calls. */
 #include "memory.h"
 
 #define BYTES 70001
@@ -44,7 +43,7 @@ TEST_WITH_COMM(private_memory_cannot_be_shared)
     memory_free(comm, &hidden);
 }
 
-/* A rank owns a window and makes no call while the others use it, nor after they are done. */
+/* A rank owns a window, and makes no call while the others use it, nor afterwards. */
 TEST_WITH_COMM(a_rank_that_is_not_called_upon_does_nothing)
 {
     struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),

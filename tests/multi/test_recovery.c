@@ -1,11 +1,11 @@
-/* Ranks that are late or stay away, and communicators that have failed: what is refused, what is said, and what
- * continues. Then everything can be destroyed, nothing leaks, and the same processes make a new communicator. The fault
- * suite (tests/fault) has one rank's faults in each call. */
+/* Ranks that are late or stay away, and communicators that have failed: what is refused and reported, and what goes on.
+ * Then everything can be destroyed, nothing leaks, and the processes make a new communicator. tests/fault has one
+ * rank's faults in each call. */
 #include "held.h"
 #include "multi.h"
 
 #define COUNT 1000
-/* Time limit of calls that shall time out. Ranks must be able to allocate memory within it. */
+/* Time limit of calls that must time out. Ranks must be able to allocate memory within it. */
 #define LIMIT_MS 2000
 
 /* The barrier lets every rank allocate its buffer before one rank fails the communicator. */
@@ -24,8 +24,7 @@ static ceclResult_t gather_and_wait(ceclComm_t comm, int *buffer)
     return result != ceclSuccess ? result : ceclStreamSynchronize(comm, 0);
 }
 
-/* The barrier lets every rank join before one rank fails the communicator. Otherwise the others'
- * init could fail instead. */
+/* The barrier lets every rank join before one rank fails the communicator: else the others' init could fail. */
 static ceclComm_t joined(const ceclConfig_t *config)
 {
     ceclComm_t comm = multi_comm(config);
@@ -43,7 +42,7 @@ static void works_as_new(void)
 static struct held before;
 static int count_before(void **state)
 {
-    works_as_new(); /* one-time setup is complete now */
+    works_as_new(); /* completes one-time setup */
     before = held_now();
     return 0;
 }
@@ -91,8 +90,8 @@ TEST_BETWEEN(a_failed_communicator_refuses_every_call_with_the_cause, count_befo
     }
 }
 
-/* Rank 0 waits for all others. Rank 1 gives up after rank 0's time limit, but while rank 0 still
- * accepts news of its peers. Returns whether rank 1 was in time for that. */
+/* Rank 0 waits for all others. Rank 1 gives up after rank 0's time limit, but while rank 0 still accepts news of its
+ * peers. Returns whether rank 1 was in time for that. */
 static bool try_to_be_heard(void)
 {
     enum { GIVES_UP_MS = LIMIT_MS + 600 };
@@ -126,6 +125,6 @@ TEST_BETWEEN(of_several_late_ranks_one_that_gives_up_is_heard, count_before, cou
 
 int main(int argc, char **argv)
 {
-    multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
+    multi_setenv("CECL_DEBUG", "none"); /* failures are intended */
     return multi_main(argc, argv);
 }

@@ -1,5 +1,5 @@
-/* Reductions that are large, and what is said of groups of them. test_collectives.c has random ones, whose results equal
- * those of plain loops bit for bit. */
+/* Large reductions, and what explanations say of groups of reductions. test_collectives.c compares random reductions
+ * with plain loops, bit for bit. */
 #include "buffers.h"
 #include "random_call.h"
 
@@ -12,8 +12,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* A crowd is a load of copies that keep links and copy engines busy: all-gathers on a communicator and a stream of
- * their own. */
+/* A crowd of copies keeps links and copy engines busy: all-gathers, on a communicator and a stream of their own. */
 static struct {
     ceclComm_t comm;
     ceclStream_t stream;
@@ -43,13 +42,13 @@ static uint32_t large_element(int rank, uint32_t round, size_t i)
     return (uint32_t)i * 2654435761u + (uint32_t)rank * 40503u + round;
 }
 
-/* Checks that this rank has the sum over all ranks. The message names the first and the last
- * wrong element, which tells whose block is wrong. All ranks fail together, and stay in step. */
+/* Checks that this rank has the sum over all ranks. The message names the first and the last wrong element, which tell
+ * whose block is wrong. All ranks fail together, and stay in step. */
 static void check_large(uint32_t *got, const uint32_t *recv, size_t count, uint32_t round,
                         const char *after)
 {
     size_t wrong = 0, first = 0, last = 0;
-    uint32_t n = (uint32_t)multi_nranks, want = 0; /* what the ranks' inputs differ by */
+    uint32_t n = (uint32_t)multi_nranks, want = 0; /* by how much the ranks' inputs differ */
     int any;
     for (int r = 0; r < multi_nranks; r++)
         want += large_element(r, 0, 0);
@@ -71,9 +70,8 @@ static void check_large(uint32_t *got, const uint32_t *recv, size_t count, uint3
     assert_int_equal(any, 0);
 }
 
-/* Round 0 is a sum out of place. Round 1 is a sum in place, then a maximum in place, which must
- * leave the sum unchanged: the second call follows at once, so every rank must have finished the
- * first. Round 2 is the same, with a check between the calls. */
+/* Round 0: a sum out of place. Round 1: a sum in place, and at once a maximum in place, which must leave the sum
+ * unchanged: before it, every rank must have finished the sum. Round 2: as round 1, with a check between the calls. */
 static void run_large(bool crowded, size_t count)
 {
     uint32_t *send, *recv, *plain = malloc(count * 4);
@@ -104,9 +102,9 @@ static void run_large(bool crowded, size_t count)
     free(plain);
 }
 
-/* Large odd blocks, read at the peers. The SMs that reduced them write the results to all ranks;
- * beyond 32 MiB, all but the end is pushed. Other copies fill the links, so that data is longer on its way. On GPUs this is
- * repeated, and done without these copies, by the default number of SMs and by many. */
+/* Large odd blocks, read at the peers. The SMs that reduced them write the results to all ranks; beyond 32 MiB all but
+ * the end is pushed. Other copies fill the links, which makes data take longer. GPUs repeat this, and do it without
+ * these copies, with the default number of SMs and with many. */
 TEST_BETWEEN(large_all_reduces_are_right, set_up, tear_down)
 {
     const bool on_gpus = multi_on_gpus(comm);
@@ -144,7 +142,7 @@ TEST_BETWEEN(without_sms_they_are_refused, set_up, tear_down)
     multi_refused(comm,
                   ceclAllReduce(send_buffer, recv_buffer, 900, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidUsage, "CECL_SM_NEVER");
-    /* A single element is reduced by one rank; all the others refuse with that rank. */
+    /* One rank reduces the single element; all others refuse with that rank. */
     multi_refused(comm, ceclReduce(send_buffer, recv_buffer, 1, ceclInt32, ceclSum, 0, comm, NULL),
                   ceclInvalidUsage, "CECL_SM_NEVER");
     multi_ok(comm, ceclSetOptions(comm, NULL));

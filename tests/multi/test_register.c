@@ -1,5 +1,5 @@
-/* Registration of memory: what is accepted, what is refused, and which path calls take. In test_mixed.c each rank
- * registers ranges at random, which overlap, are freed before they are deregistered, or are left. */
+/* Registration of memory: what is accepted, what is refused, and which path calls take. In test_mixed.c ranks register
+ * random ranges, which overlap, are freed before they are deregistered, or stay registered. */
 #include "memory.h"
 
 #include <sys/mman.h>
@@ -11,7 +11,7 @@ static unsigned char *host, *pool;
 static struct memory memory;
 static size_t bytes; /* of each */
 
-/* With a variable in the environment, or NULL. */
+/* name: a variable for the environment, or NULL. */
 static int open_under(const char *name, const char *value, const ceclConfig_t *config)
 {
     comm = name ? multi_comm_under(name, value, config) : multi_comm(config);
@@ -73,7 +73,7 @@ static ceclResult_t gather(unsigned char *recv)
     return ceclAllGather(recv + multi_rank * BLOCK, recv, BLOCK, ceclUint8, comm, NULL);
 }
 
-/* Fills `recv` for gather, through a communicator that has no call in an open group. */
+/* Fills `recv` for gather. by: a communicator that has no call in an open group. */
 static void ready(ceclComm_t by, unsigned char *recv, uint64_t seed)
 {
     multi_guard(by, recv, bytes);
@@ -98,8 +98,6 @@ static void run(unsigned char *recv, uint64_t seed)
     multi_ok(comm, gather(recv));
     check(recv, seed);
 }
-
-/* ---- what is accepted */
 
 TEST_BETWEEN(memory_of_the_pool_may_be_registered, set_up, tear_down)
 {
@@ -127,8 +125,6 @@ TEST_BETWEEN(local_calls_succeed_when_a_peer_has_left, set_up, tear_down)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* ---- what is refused */
-
 static void refused(void *ptr, size_t size, ceclResult_t result, const char *words)
 {
     ceclRegistration_t handle = (ceclRegistration_t)(void *)host;
@@ -155,8 +151,8 @@ TEST_BETWEEN(a_handle_serves_once, set_up, tear_down)
     deregistered(kept);
 }
 
-/* Unmaps memory so that no other thread's memory is mapped at its address. On GPUs this is not
- * possible; the barrier makes it unlikely. */
+/* Unmaps memory so that no other thread's memory is mapped at its address. On GPUs this is not possible; the barrier
+ * makes it unlikely. */
 static void make_hole(struct memory *m)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -262,8 +258,6 @@ TEST_BETWEEN(memory_of_a_pending_call_stays_registered, set_up, tear_down)
     }
 }
 
-/* ---- effects on calls */
-
 /* The memory of a group's calls has been looked up before the group ends. */
 TEST_BETWEEN(memory_of_an_open_group_stays_registered, set_up, tear_down)
 {
@@ -292,8 +286,8 @@ static ceclResult_t gather_variable(unsigned char *recv)
                           comm, NULL);
 }
 
-/* The last call finds that the memory of the earlier calls was replaced, which closes their
- * window. The group reallocates its layouts when it has many calls. */
+/* The last call finds that the memory of the earlier calls was replaced, which closes their window. With many calls,
+ * the group reallocates its layouts. */
 TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
 {
     enum { CALLS = 40 };
@@ -315,8 +309,7 @@ TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* When its group ends, only rank 0 finds the replacement: its first call then gets a bounce
- * buffer. */
+/* Only rank 0 finds the replacement when its group ends: its first call then gets a bounce buffer. */
 TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, set_up_checked,
              tear_down)
 {
@@ -341,8 +334,8 @@ TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, 
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* The last call needs a larger bounce buffer than the earlier calls. The buffer is mapped at the
- * addresses of the first call's private memory, which are the first hole that is large enough. */
+/* The last call needs a larger bounce buffer than the earlier calls. That is mapped where the first call's private
+ * memory was, because there is the first hole that is large enough. */
 TEST_BETWEEN(a_bounce_buffer_may_lie_where_private_memory_was, set_up_pull, tear_down)
 {
     const size_t block = (size_t)8 << 20;
@@ -360,8 +353,8 @@ TEST_BETWEEN(a_bounce_buffer_may_lie_where_private_memory_was, set_up_pull, tear
     memory_free(comm, &recv);
 }
 
-/* Only the root has a recvbuff. The other ranks pass freed memory, whose window closes when the
- * group's next call opens a new window. */
+/* Only the root has a recvbuff. The other ranks pass freed memory, whose window closes when the group's next call opens
+ * a new window. */
 TEST_BETWEEN(a_group_does_not_look_at_a_recvbuff_without_use, set_up, tear_down)
 {
     const bool is_root = multi_rank == 0;
@@ -400,8 +393,7 @@ static void expect_same(const ceclExplanation_t *a, const ceclExplanation_t *b)
     assert_int_equal(a->bytesSent, b->bytesSent);
 }
 
-/* The pull path reads the peers' sendbuffs, so its explanation depends on whether peers can open
- * the memory. */
+/* The pull path reads the peers' sendbuffs, so its explanation depends on whether peers can open the memory. */
 TEST_BETWEEN(registered_memory_is_explained_as_the_pool_is, set_up_manual, tear_down)
 {
     ceclExplanation_t on_pool, on_memory;
@@ -450,8 +442,8 @@ TEST_BETWEEN(a_refused_registration_ends_no_other, set_up_manual, tear_down)
     memory_free(comm, &m);
 }
 
-/* The other ranks are refused a registration and a call on the memory of a pending call. Then the
- * last rank makes the pending call. */
+/* The other ranks are refused a registration and a call on the memory of their pending call. Then the last rank makes
+ * that call. */
 TEST_BETWEEN(what_is_refused_leaves_a_pending_call_as_it_is, set_up, tear_down)
 {
     const bool late = multi_rank == multi_nranks - 1;
@@ -467,15 +459,15 @@ TEST_BETWEEN(what_is_refused_leaves_a_pending_call_as_it_is, set_up, tear_down)
                       ceclInvalidArgument, "before its range does");
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    usleep(20000); /* so that the peers' messages have arrived */
+    usleep(20000); /* lets the peers' messages arrive */
     if (late)
         multi_ok(comm, gather(m.at));
     check(m.at, 2);
     memory_free(comm, &m);
 }
 
-/* The last rank makes each call after the others. Before its second call, the others unmap an
- * unused part of the call's window, and register other memory. */
+/* The last rank makes each call after the others. Before its second call, the others unmap an unused part of the call's
+ * window, and register other memory. */
 TEST_BETWEEN(a_window_stays_open_while_a_pending_call_uses_it, set_up, tear_down)
 {
     const bool late = multi_rank == multi_nranks - 1;
@@ -496,7 +488,7 @@ TEST_BETWEEN(a_window_stays_open_while_a_pending_call_uses_it, set_up, tear_down
         }
         MPI_Barrier(MPI_COMM_WORLD);
         if (round == 1)
-            usleep(600000); /* so that the last rank closes the windows that it considers unused */
+            usleep(600000); /* lets the last rank close the windows that it takes for unused */
         if (late)
             multi_ok(comm, gather(recv));
         check(recv, round);

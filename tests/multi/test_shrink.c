@@ -1,6 +1,5 @@
-/* ceclCommShrink, on communicators that have failed and on others. Random shrinks of communicators that work are in
- * test_mixed.c; after an abort, a revoke or a death, and where a rank
- * does not come, the fault suite and the soak shrink. */
+/* ceclCommShrink, on communicators that have failed and on others. test_mixed.c shrinks working communicators at
+ * random; tests/fault and tests/soak shrink after an abort, a revoke or a death, and where a rank does not come. */
 #include "multi.h"
 
 #include <ctype.h>
@@ -8,7 +7,7 @@
 #define COUNT 1000
 #define SHORT_WAIT "3000" /* ms, for calls that end by their deadline */
 
-/* Members are the ranks that `excluded` does not contain, in ascending order. */
+/* Checks `comm`, whose members are the ranks that `excluded` does not contain, in ascending order. */
 static void works(ceclComm_t comm, const int *excluded, int nexcluded)
 {
     int members[64], n = 0;
@@ -45,8 +44,6 @@ static void end(ceclComm_t comm)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* ---- communicators that have failed */
-
 /* An interrupted exchange leaves all later frames of the mesh unreadable. */
 TEST(after_an_exchange_that_was_cut_off_all_may_stay)
 {
@@ -62,15 +59,14 @@ TEST(after_an_exchange_that_was_cut_off_all_may_stay)
     assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
 }
 
-/* So that all ranks learn of the failure at once, even ranks that do not wait */
+/* Ends this rank. A revoke lets all ranks learn of it at once, even those that do not wait. */
 static void leave(ceclComm_t comm)
 {
     multi_ok(NULL, ceclCommRevoke(comm));
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* Rank 0 has tried to shrink together with a rank that has left. Then all others exclude that
- * rank at their first try. */
+/* Rank 0 has tried to shrink together with a rank that has left. Then all others exclude that rank at their first try. */
 TEST(who_excludes_the_missing_rank_is_not_told_of_it)
 {
     ceclComm_t comm = joined(CECL_UNDEF), rest = NULL;
@@ -95,8 +91,6 @@ TEST_WITH(joined(CECL_UNDEF), a_finalized_communicator_shrinks)
     shrink_works(comm, NULL, 0);
 }
 
-/* ---- refusals and timeouts */
-
 /* A call with a configuration reads the environment. */
 static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int count,
                                        ceclComm_t *rest)
@@ -108,8 +102,7 @@ static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int
     return result;
 }
 
-/* Rank 0 excludes itself, alone or with rank 1, and the others exclude no rank. Rank 0 comes
- * first, last, or between them. */
+/* Rank 0 excludes itself, alone or with rank 1; the others exclude no rank. Rank 0 comes first, last, or between them. */
 TEST_WITH(joined(CECL_UNDEF), a_list_with_its_own_rank_is_told_to_all)
 {
     ceclComm_t rest = (ceclComm_t)8;
@@ -230,7 +223,7 @@ TEST_WITH(joined(CECL_UNDEF), an_excluded_rank_that_calls_is_refused_alone)
 
 #define FIRST 4 /* ranks with a list; all others exclude no rank */
 
-/* A rank never meets the ranks of its list. */
+/* By rank: the ranks that it excludes. It never meets those. */
 static const struct lists {
     int least_ranks, count[FIRST], list[FIRST][2];
     const char *words[FIRST];
@@ -280,7 +273,7 @@ static void own_and_another_are_named(const struct lists *lists)
         fail_msg("rank %d: %s", multi_rank, ceclGetLastError(NULL));
 }
 
-/* Shrinks with this rank's list. Ranks come one after the other: each is first once, in ascending and descending order. */
+/* Shrinks with this rank's list. Ranks come one after the other, in ascending or descending order; each is first once. */
 static ceclResult_t shrink_in_turn(const struct lists *lists, int order, int ms, ceclComm_t comm,
                                    ceclComm_t *rest)
 {
@@ -291,7 +284,7 @@ static ceclResult_t shrink_in_turn(const struct lists *lists, int order, int ms,
                           has_list ? lists->count[multi_rank] : 0, rest, NULL);
 }
 
-/* Ranks of the second round do not synchronize between their calls: a rank may be at its next try while another still
+/* In the second round ranks do not synchronize between their calls: a rank may be at its next try while another still
  * comes with the different list. */
 TEST_WITH(joined(CECL_UNDEF), lists_that_differ_end_at_once_in_any_order)
 {
@@ -325,6 +318,6 @@ TEST_WITH(joined(CECL_UNDEF), lists_that_differ_end_at_once_in_any_order)
 
 int main(int argc, char **argv)
 {
-    multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
+    multi_setenv("CECL_DEBUG", "none"); /* failures are intended */
     return multi_main(argc, argv);
 }

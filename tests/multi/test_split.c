@@ -1,6 +1,6 @@
-/* ceclCommSplit: what children share with their parent and what not, and refusals. Random splits, whose members, order,
- * calls beside those of their parents and ends are checked, are in test_mixed.c; children that fail alone in tests/soak; ranks
- * that do not come in the fault suite. */
+/* ceclCommSplit: what children share with their parent and what not, and refusals. test_mixed.c has random splits, and
+ * checks members, order, calls beside the parent's and ends; tests/soak has children that fail alone, tests/fault ranks
+ * that do not come. */
 #include "memory.h"
 
 #define COUNT 1000
@@ -10,8 +10,7 @@ static int value(int world, int i)
     return world * 10000 + i;
 }
 
-/* Checks that an in-place all-gather accesses each rank's buffer directly, and has the right
- * result. */
+/* Checks that an in-place all-gather accesses each rank's buffer directly, and has the right result. */
 static void gathers_directly(ceclComm_t comm, ceclStream_t stream, int *buffer, const int *world)
 {
     ceclExplanation_t how;
@@ -54,8 +53,7 @@ TEST_WITH_COMM(a_child_uses_its_parents_memory)
     a_child_gathers_directly(comm, buffer);
 }
 
-/* The child has no register-on-use. So the memory that it accesses directly was registered with
- * its parent. */
+/* The child has no register-on-use. So the memory that it accesses directly was registered with its parent. */
 TEST(a_child_has_its_parents_registrations)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -90,8 +88,6 @@ TEST_WITH_COMM(a_config_is_the_childs_alone)
     assert_int_equal(theirs.reservedBytes, mine.reservedBytes);
     multi_ok(NULL, ceclCommDestroy(child));
 }
-
-/* ---- urgent communicators */
 
 /* Whether a small call of this communicator would go through host memory. Makes no call. */
 static bool goes_by_host(ceclComm_t comm)
@@ -132,8 +128,6 @@ TEST(children_are_urgent_as_their_parent_or_their_configuration)
     multi_ok(NULL, ceclCommDestroy(urgent));
     multi_ok(NULL, ceclCommDestroy(usual));
 }
-
-/* ---- refusals */
 
 struct refusal {
     int color;
@@ -186,8 +180,8 @@ TEST(what_one_rank_refuses_all_refuse)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Ranks of different colors may have different configurations, ranks of one color may not. The
- * keys reverse the order, and the message has the ranks' numbers in `comm`. */
+/* Ranks of different colors may have different configurations, ranks of one color may not. The keys reverse the order,
+ * and the message has the ranks' numbers in `comm`. */
 TEST_WITH_COMM(members_whose_settings_differ_are_refused)
 {
     ceclComm_t child = (ceclComm_t)8;
@@ -231,6 +225,6 @@ TEST(a_failed_or_finalized_communicator_is_not_split)
 
 int main(int argc, char **argv)
 {
-    multi_setenv("CECL_DEBUG", "none"); /* intended failures need no warning */
+    multi_setenv("CECL_DEBUG", "none"); /* failures are intended */
     return multi_main(argc, argv);
 }

@@ -1,6 +1,5 @@
-/* Calls whose splits are in device memory: refusals, after which the communicator is usable, and blocks that do not fit,
- * which cause an error with their name on every rank. test_collectives.c has random splits, test_experts.c captured
- * ones. */
+/* Calls whose splits are in device memory: refusals, after which the communicator is usable; blocks that do not fit,
+ * which every rank reports. test_collectives.c has random splits, test_experts.c captured ones. */
 #include "buffers.h"
 #include "random_call.h"
 
@@ -68,8 +67,6 @@ TEST_BETWEEN(an_explanation_names_the_kernels, set_up, tear_down)
     assert_non_null(strstr(said.reason, "CECL_SM_ALLOW"));
 }
 
-/* ---- refused */
-
 TEST_BETWEEN(refused_arguments_do_no_harm, set_up, tear_down)
 {
     uint64_t *own = malloc(MOST * sizeof(*own));
@@ -120,8 +117,6 @@ TEST_BETWEEN(unequal_sizes_are_named, set_up_checked, tear_down)
     works();
 }
 
-/* ---- blocks that do not fit */
-
 /* The communicator fails on every rank. */
 static void expect_failure(const char *words)
 {
@@ -171,7 +166,7 @@ TEST_BETWEEN(unequal_sizes_are_an_error_of_all_and_move_nothing, set_up, tear_do
     MPI_Barrier(MPI_COMM_WORLD);
     (void)!call(all_rows() - is_last); /* a peer may have found the difference already */
     expect_failure(is_last ? "differ" : words);
-    /* a failed communicator copies nothing to the host, but the host device's memory is the host's */
+    /* A failed communicator copies nothing to the host; the host device's memory can be read without a copy. */
     for (size_t i = 0; !multi_on_gpus(comm) && i < room; i++)
         if (recv_buffer[i] != MULTI_GUARD)
             fail_msg("rank %d: byte %zu was written", multi_rank, i);

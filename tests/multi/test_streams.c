@@ -9,7 +9,7 @@
 struct pair {
     ceclComm_t parent, child;
     ceclStream_t stream, other;
-    int *in, *gathered, *sums; /* of the parent, but `sums`, which is the child's */
+    int *in, *gathered, *sums; /* memory of the parent; `sums`: of the child */
 };
 
 static struct pair p;
@@ -48,7 +48,7 @@ static void fill(int seed)
     multi_put(p.parent, p.in, host, BYTES);
 }
 
-/* Gathers by the parent, and sums what was gathered by the child: right only one after the other. */
+/* The parent gathers, and the child sums what was gathered: right only one after the other. */
 static void enqueue(ceclStream_t stream)
 {
     multi_ok(p.parent, ceclAllGather(p.in, p.gathered, COUNT, ceclInt, p.parent, stream));
@@ -69,7 +69,6 @@ static void check(int seed)
     free(host);
 }
 
-/* `stream` waits until let_go. */
 static void hold(ceclComm_t comm, ceclStream_t stream)
 {
     const ceclSignalWait_t wait = {multi_rank, MARK, 1};
@@ -99,8 +98,6 @@ static void write_word(ceclComm_t comm, const int *word, ceclStream_t stream)
     multi_ok(comm, ceclMemcpyAsync(comm, p.in, word, sizeof(*word), stream));
 }
 
-/* ---- streams */
-
 TEST_WITH_PAIR(a_parents_calls_go_to_a_stream_of_its_child)
 {
     ceclStream_t stream = multi_stream(p.child);
@@ -125,7 +122,7 @@ TEST_WITH_PAIR(a_graph_captures_calls_of_two_communicators)
         multi_ok(p.parent, ceclGraphLaunch(graph, seed % 2 ? p.stream : p.other));
         multi_ok(p.child, ceclStreamSynchronize(p.child, seed % 2 ? p.stream : p.other));
         check(seed);
-        fill(seed + 10); /* and beside calls that no graph has captured */
+        fill(seed + 10); /* beside calls that no graph has captured */
         enqueue(p.other);
         multi_ok(p.child, ceclStreamSynchronize(p.child, p.other));
         check(seed + 10);
@@ -167,8 +164,6 @@ TEST_WITH_PAIR(a_child_has_the_default_stream_of_its_parent)
     assert_int_equal(read_word(), 7);
 }
 
-/* ---- events */
-
 static ceclEvent_t new_event(void)
 {
     ceclEvent_t event = NULL;
@@ -177,7 +172,7 @@ static ceclEvent_t new_event(void)
     return event;
 }
 
-/* Whether `other` holds back a write until `stream` is let go. */
+/* Checks that `other` holds back a write until `stream` is let go. */
 static void check_order(int before)
 {
     write_word(p.child, &seven, p.other);
@@ -190,7 +185,7 @@ static void check_order(int before)
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
 }
 
-/* Recorded again elsewhere, and destroyed. */
+/* The event is then recorded on another stream, and destroyed. */
 TEST_WITH_PAIR(a_wait_keeps_what_the_event_marked)
 {
     const ceclEvent_t event = new_event();
@@ -206,7 +201,7 @@ TEST_WITH_PAIR(a_wait_keeps_what_the_event_marked)
     check_order(before);
 }
 
-/* The event marks what it marked last, whichever ends first. */
+/* The event marks its latest record, whichever stream ends first. */
 TEST_WITH_PAIR(an_event_that_is_recorded_again_marks_the_new_work_alone)
 {
     const ceclEvent_t event = new_event();

@@ -1,5 +1,4 @@
-/* CECL_TUNING: a file of thresholds changes the paths of calls, and all ranks must have the same
- * thresholds. */
+/* CECL_TUNING: a file of thresholds changes the paths of calls, and all ranks must have the same thresholds. */
 #include "multi.h"
 
 #define BLOCK 1024
@@ -59,8 +58,8 @@ static void gather(ceclComm_t comm, char *buffer)
              ceclAllGather(buffer + (size_t)multi_rank * bytes, buffer, bytes, ceclInt8, comm, 0));
 }
 
-/* Rank 0 makes two calls, to which the other ranks come late: to at least `late` of the two.
- * Returns the seconds that rank 0's calls took; on other ranks 0. */
+/* Rank 0 makes two calls; the other ranks come late to at least `late` of them. Returns the seconds that rank 0's calls
+ * took; on other ranks 0. */
 static double time_ahead(uint64_t late)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -102,13 +101,13 @@ TEST_BETWEEN(a_rank_ahead_waits_as_long_as_the_file_says, NULL, forget_tuning)
         is_soon = multi_how_many(time_ahead(2) < AWAY_MS * 0.5e-3) == multi_nranks;
     assert_true(is_soon);
     multi_tuning("late.pending_ns * any 1000000000\nlate.pending_sum_ns * any 1000000000");
-    /* AWAY_MS is less than a second, which is the longest wait */
+    /* AWAY_MS is less than a second, which is the longest wait. */
     const double took = time_ahead(1);
     assert_true(multi_rank != 0 || took > AWAY_MS * 0.5e-3);
 }
 
-/* Rank 1 holds one or two calls on its stream, until rank 0 has returned from the next call, to which all but rank 0 come
- * late. Returns whether that call was late, the same on all ranks. */
+/* Rank 1 holds one or two calls on its stream until rank 0 has returned from the next call, to which all but rank 0
+ * come late. Returns whether that call was late, the same on all ranks. */
 static bool is_late_behind(int calls)
 {
     const ceclSignalWait_t wait = {0, 1, 1};
@@ -148,7 +147,7 @@ static void expect_late(bool late, const char *tuning, int calls)
     assert_int_equal(is_late, late);
 }
 
-/* It needs nothing of the late ranks for the first of two calls, but may need them for the last. */
+/* At the first of two held calls the GPU needs nothing more from the late ranks; at the last one it may need them. */
 TEST_BETWEEN(a_rank_whose_gpu_is_behind_waits, NULL, forget_tuning)
 {
 #define NO_OTHER_WAIT "late.wait_ns * any 0\nlate.pending_ns * any 0\n"
