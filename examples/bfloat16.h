@@ -11,7 +11,7 @@
 #define ON_DEVICES static inline
 #endif
 
-/* Exact for numbers that have few bits, and none in the lower half. */
+/* Drops the lower half of the float. Exact only if all bits of that half are 0. */
 ON_DEVICES uint16_t narrow(float value)
 {
     uint32_t bits;

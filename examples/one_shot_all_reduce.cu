@@ -1,6 +1,6 @@
 /* A program's own kernel on cecl's symmetric memory: an all-reduce in which each GPU reads the
- * inputs of all other GPUs in their memory. One process drives all GPUs. The kernel would be the
- * same with a process for each GPU.
+ * inputs of all other GPUs in their memory. Here one process drives all GPUs; with a process for each
+ * GPU the kernel would be the same.
  *
  *     build/examples/example_one_shot_all_reduce */
 #include <cecl/cecl_device.h>
@@ -21,8 +21,8 @@
         } \
     } while (0)
 
-/* in: symmetric. Block i of every rank works on the same elements, so a block only waits for block
- * i of the other ranks. */
+/* in: symmetric memory. Block i works on the same elements on all ranks, so it waits only for the
+ * blocks i of the other ranks. */
 __global__ void all_reduce(ceclDeviceComm_t dc, float *in, const float *fresh, float *out,
                            int *late)
 {
@@ -40,7 +40,7 @@ __global__ void all_reduce(ceclDeviceComm_t dc, float *in, const float *fresh, f
             sum += from[r][i];
         out[i] = sum;
     }
-    /* all have read, so the next call may write */
+    /* once all blocks have read, the next launch may write `in` */
     came = came && ceclBarrierBlock(dc, (int)blockIdx.x);
     if (!came && threadIdx.x == 0)
         *late = 1;
@@ -61,14 +61,14 @@ int main(void)
         return 77;
     }
     n = n < MOST_GPUS ? n : MOST_GPUS;
-    /* one thread cannot grow the pool of several ranks, so the pool must be large enough from the start */
+    /* outside a group one thread cannot grow the pools of several ranks: make them large enough at once */
     setenv("CECL_SEGMENT_BYTES", "256M", 0);
     CHECK(ceclCommInitAll(comms, n, NULL));
     CHECK(cudaMallocHost(&late, sizeof(*late)));
     *late = 0;
     for (int g = 0; g < n; g++) {
         CHECK(cudaSetDevice(g));
-        /* loads the kernel before another kernel waits */
+        /* loads the kernel now: later, loading could wait for a kernel that waits for this one */
         CHECK(cudaFuncGetAttributes(&attributes, all_reduce));
         CHECK(cudaStreamCreate(&streams[g]));
         CHECK(ceclMemAlloc(comms[g], (void **)&in[g], sizeof(host)));

@@ -1,4 +1,4 @@
-/* What examples need for medians. */
+/* Sorts numbers, so that an example can take their median. */
 #ifndef CECL_EXAMPLES_SORT_H
 #define CECL_EXAMPLES_SORT_H
 

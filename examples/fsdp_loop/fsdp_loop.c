@@ -9,7 +9,7 @@
 
 enum { LAYERS = 5, STEPS = 2, SHARD = 20000 };
 
-/* Reports a call that fails, and where it was made. */
+/* If `call` fails, prints its text and cecl's message, and returns 1. */
 #define CHECK(call) \
     do { \
         if ((call) != 0) { \
@@ -139,7 +139,7 @@ static void update_parameters(int layers, void *const shards[], void *const grad
 
 /* ---- the expected numbers: plain loops over the same numbers, without shards */
 
-/* The values have few bits, so that nothing is rounded. Layers and places have different values. */
+/* The values have few bits, so bfloat16 holds all results exactly. They depend on layer and place. */
 static float first_parameter(int layer, size_t place)
 {
     return (float)((place / 3 + place % 7 + 3 * (size_t)layer) % 8);
@@ -166,7 +166,7 @@ static float activation(size_t place)
 
 /* ---- the program */
 
-/* Copies to the device or from it, and waits. */
+/* Copies to or from the device, and waits until the copy is done. */
 static int copy(void *dst, const void *src, size_t bytes)
 {
     CHECK(ceclMemcpyAsync(comm, dst, src, bytes, transfer));

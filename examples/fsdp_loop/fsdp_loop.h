@@ -1,5 +1,5 @@
-/* What the guide's loop needs from its surroundings: memory, and layers that compute. Two files provide it,
- * device_host.c and device_cuda.cu. */
+/* What the guide's loop needs of a device: memory, and layers that compute. device_host.c and
+ * device_cuda.cu implement these functions. */
 #ifndef CECL_FSDP_LOOP_H
 #define CECL_FSDP_LOOP_H
 
@@ -20,11 +20,11 @@ extern ceclComm_t comm;
 
 extern const bool device_is_gpu;
 
-/* NULL, with a message on stderr if CUDA gives none. The memory is the device's, and zeroed. */
+/* Zeroed memory of the device, or NULL; CUDA's refusal also prints a message on stderr. */
 void *device_alloc(size_t bytes);
 void device_free(void *memory);
 
-/* ---- a network that is as small as possible and has known results. All calls are enqueued on
+/* ---- a small network whose results are easy to compute. All of its calls are enqueued on
  * `compute`. */
 
 /* For each layer: x = 2 x + parameters. */

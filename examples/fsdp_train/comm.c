@@ -9,11 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SMs for a reduction that runs at the same time as matrix products. With fewer than a dozen SMs,
- * the reduction's speed is proportional to their number. (12 SMs read from three peers as fast as
- * the links of an H200 allow.) With fewer SMs the reduction takes longer, but compute hides that,
- * and no SM only waits for the links. 8 of 132 SMs leave 94 % to compute. The number is an
- * estimate: CECL_MAX_SMS overrides it. */
+/* SMs for a reduction that runs at the same time as matrix products. Up to 12 SMs, the reduction's
+ * speed is proportional to their number; 12 SMs read from three peers as fast as the links of an
+ * H200 allow. With 8 SMs the reduction takes longer, but compute hides that, and no SM waits for the
+ * links; 94 % of 132 SMs are left to compute. 8 is an estimate: CECL_MAX_SMS overrides it. */
 enum { HIDDEN_SMS = 8 };
 
 /* ---- lanes */
@@ -146,7 +145,7 @@ static bool open_cecl(struct comm *c, int lanes, bool hidden)
     return s->streams != NULL;
 }
 
-/* ---- one or the other */
+/* ---- cecl or NCCL */
 
 bool comm_open(struct comm *c, const char *kind, int lanes, bool hidden)
 {

@@ -27,8 +27,8 @@ struct comm {
     const char *name;
     int rank, nranks;
     int device; /* CUDA ordinal; -1: the host device */
-    /* Only the first step communicates. The steps after it compute on what it gathered, so that they
-     * show what a step takes without communication. */
+    /* Only the first step communicates. Later steps compute on the parameters that it gathered, to
+     * show how long a step takes without communication. */
     bool once;
     struct compute *compute;
     void *state;
@@ -46,13 +46,13 @@ struct comm {
  * little. Returns false with a message on stderr. */
 bool comm_open(struct comm *c, const char *kind, int lanes, bool hidden);
 
-/* Begins a call in a lane, after the compute that is enqueued so far. */
+/* Begins a call in a lane. The call runs after the compute that is enqueued so far. */
 bool comm_start(struct comm *c, int lane, struct transfer t);
 /* Makes compute wait until the lane's last call is done. Records a tick before the wait and one
- * after. The time between them is communication that nothing hides. */
+ * after. The time between the two is communication that compute does not hide. */
 bool comm_await(struct comm *c, int lane);
 
-/* Whether all ranks say yes. It uses only the hosts, and blocks. */
+/* Whether `mine` is true on all ranks. Collective, blocking; the ranks' hosts exchange it by MPI. */
 bool all_agree(bool mine);
 bool complain(const struct comm *c, const char *what, const char *why); /* on stderr; false */
 

@@ -1,6 +1,6 @@
-/* Communication by NCCL, for comparison: with its defaults (on SMs), or with the zero-CTA policy
- * and registered windows, where its all-gather runs on copy engines. Its reduce-scatter needs SMs
- * in both cases. */
+/* Communication by NCCL, for comparison: with NCCL's defaults (on SMs), or with its zero-CTA policy
+ * and registered windows. In the second case the all-gather runs on copy engines; the reduce-scatter
+ * needs SMs in both cases. */
 #include <cuda_runtime_api.h>
 #include <mpi.h>
 #include <nccl.h>
@@ -106,8 +106,8 @@ bool comm_nccl(struct comm *c, bool copy_engines)
     c->name = copy_engines ? "NCCL on copy engines" : "NCCL";
     c->state = n;
     c->close = close_nccl;
-    /* Either all ranks find a GPU or none continues, because the ranks of a communicator wait for
-     * each other. */
+    /* Unless all ranks find a GPU, none continues: the others would wait in NCCL's init for the rank
+     * that has none. */
     if (!all_agree(n && take_gpu(c)))
         return false;
     n->copy_engines = copy_engines;

@@ -1,5 +1,5 @@
-/* What a device can compute: the table of functions by which the network uses its device. The network
- * (model.c) is written once, using these operations.
+/* The operations of a device, as a table of functions. The network (model.c) is written once, and
+ * computes by these operations.
  *
  * Operations run in the order of the calls. On a GPU they are enqueued on one compute stream, and
  * may still run when the call returns. On the host they are done by then. A failure is written to
@@ -20,7 +20,7 @@ extern "C" {
  * strides are in elements. */
 struct matmul {
     int m, n, k;
-    bool a_turned, b_turned; /* op transposes the matrix */
+    bool a_turned, b_turned; /* whether op(A) and op(B) are transposes */
     const void *a, *b;
     void *c;
     int lda, ldb, ldc;
@@ -61,8 +61,8 @@ struct compute {
     void (*close)(struct compute *c);
     void *(*alloc)(struct compute *c, size_t bytes); /* zeroed; NULL with a message on stderr */
     void (*free)(struct compute *c, void *memory);
-    /* Between the device's memory and the host's, or within the device. The host's memory is free, or
-     * has the bytes, after wait(). */
+    /* Copies to or from the device, or within it. Only after wait() may the program reuse a source in
+     * host memory, and read a destination there. */
     void (*copy)(struct compute *c, void *dst, const void *src, size_t bytes);
     void (*zero)(struct compute *c, void *dst, size_t bytes);
     bool (*wait)(struct compute *c);
@@ -84,8 +84,8 @@ struct compute {
                       struct dims d);
     void (*gelu)(struct compute *c, void *y, const void *x, size_t count);
     void (*gelu_back)(struct compute *c, void *dy, const void *x, size_t count); /* dy becomes dx */
-    /* `count` matrices [size][size], in place; row i uses the columns up to i. softmax_back turns
-     * dp into the gradient of the input of softmax, times `scale`. */
+    /* In place on `count` matrices [size][size]; row i uses columns 0 .. i. softmax_back turns dp, the
+     * gradient of softmax's output, into the gradient of its input, times `scale`. */
     void (*softmax)(struct compute *c, void *p, size_t count, int size);
     void (*softmax_back)(struct compute *c, void *dp, const void *p, size_t count, int size,
                          float scale);
@@ -98,8 +98,8 @@ struct compute {
     void (*adam)(struct compute *c, float *parameters, float *first, float *second,
                  const void *gradients, size_t count, const struct adam *a);
 
-    /* ---- order between compute and communication streams, without the host. All three are NULL
-     * where compute is synchronous. The host then waits for the stream (comm.h). */
+    /* ---- order between compute and communication streams. All three are NULL if compute is
+     * synchronous: then the host itself waits for the stream (comm.h). */
     void (*stream_after_compute)(struct compute *c, ceclStream_t stream);
     /* marks the end of all work that `stream` holds now */
     void (*mark)(struct compute *c, ceclStream_t stream, int lane);

@@ -106,7 +106,7 @@ static void gpu_free(struct compute *c, void *memory)
 static bool gpu_wait(struct compute *c)
 {
     struct gpu *g = gpu_of(c);
-    GPU_CHECK(g, cudaGetLastError()); /* of the kernels launched so far */
+    GPU_CHECK(g, cudaGetLastError()); /* an error of the kernels launched so far */
     GPU_CHECK(g, cudaStreamSynchronize(g->stream));
     return !g->failed;
 }
@@ -124,8 +124,8 @@ static void gpu_zero(struct compute *c, void *dst, size_t bytes)
         GPU_CHECK(g, cudaMemsetAsync(dst, 0, bytes, g->stream));
 }
 
-/* Row-major C = A B is column-major C' = B' A'. A matrix that is transposed in one view is
- * transposed in the other too. */
+/* cuBLAS sees each row-major matrix as its transpose, and C' = B' A'. So the operands are swapped, and
+ * each keeps its own op. */
 static void gpu_matmul(struct compute *c, const struct matmul *m)
 {
     struct gpu *g = gpu_of(c);
@@ -159,7 +159,7 @@ static void gpu_to_elements(struct compute *c, void *dst, const float *src, size
         (pack *)dst, (const float4 *)src, count / 8);
 }
 
-/* Four at a time: one load of 16 bytes each. */
+/* Four numbers, which a thread loads at once. */
 struct alignas(16) four {
     float at[4];
 };

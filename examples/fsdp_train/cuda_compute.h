@@ -15,10 +15,10 @@ struct gpu {
     /* the compute stream: all operations are enqueued on it, in the order of the calls */
     cudaStream_t stream;
     cublasHandle_t blas;
-    void *workspace; /* of cuBLAS, one for all calls, so that results repeat bit for bit */
-    float *scratch;  /* sums of blocks of rows */
+    void *workspace; /* cuBLAS uses it in all calls, so that results repeat bit for bit */
+    float *scratch;  /* partial sums of blocks of rows */
     int lanes;
-    cudaEvent_t ready; /* the end of the compute for which a stream was last told to wait */
+    cudaEvent_t ready; /* end of the compute for which stream_after_compute was last called */
     /* [lanes] the end of the work that the lane's stream held when it was marked */
     cudaEvent_t *done;
     cudaEvent_t *ticks; /* [room] */
@@ -31,11 +31,11 @@ static inline struct gpu *gpu_of(const struct compute *c)
     return (struct gpu *)c->state;
 }
 
-/* Blocks of rows have partial sums, which one thread adds in order. There are no atomics, so that
- * results repeat. */
+/* Each block of rows writes a partial sum, and one thread adds these in order. Atomics would not give
+ * the same bits in each run. */
 enum { THREADS = 256, CHUNKS = 64, WIDEST = 65536, LOSS_BLOCKS = 1024 };
 
-/* Eight elements that are moved at a time. */
+/* Eight elements, which one instruction loads or stores. */
 struct alignas(16) pack {
     element e[8];
 };
@@ -46,7 +46,7 @@ static inline unsigned blocks_for(size_t threads)
     return blocks < 8192 ? (unsigned)blocks : 8192; /* kernels stride over the rest */
 }
 
-/* The sum, or the largest, over a block of THREADS threads. Every thread gets it. */
+/* The sum or the maximum of the values of all THREADS threads of the block. Each thread gets it. */
 template <bool sums> __device__ static inline float block_reduce(float value)
 {
     __shared__ float parts[THREADS / 32];

@@ -31,7 +31,7 @@ __global__ void embed_kernel(element *x, const element *table, const element *pl
         x[row * width + i] = __float2bfloat16(__bfloat162float(a[i]) + __bfloat162float(b[i]));
 }
 
-/* A symbol's row is one sum over all places where the symbol occurs, in their order. */
+/* The gradient of a symbol's row: the sum over all places where the symbol occurs, in their order. */
 __global__ void table_back_kernel(element *dtable, const element *dx, const unsigned char *tokens,
                                   int samples, int sequence, int width)
 {
@@ -127,8 +127,8 @@ __global__ void norm_back_kernel(element *dx, const element *dy, const element *
     }
 }
 
-/* Gain and bias: a thread first sums a column's rows of one chunk, and then the chunks are
- * summed. */
+/* The gradients of gain and bias are sums over rows: here each thread sums one column over a chunk of
+ * the rows, and norm_chunks_kernel adds the chunks. */
 __global__ void norm_columns_kernel(float *sums, const element *dy, const element *x,
                                     const float *mean, const float *rstd, size_t rows, int width)
 {
@@ -300,7 +300,7 @@ __global__ void loss_kernel(double *sums, element *dlogits, const float *logits,
 __global__ void mean_kernel(double *mean, const double *sums, size_t rows)
 {
     double total = 0;
-    /* one thread adds the few numbers, always in this order */
+    /* one thread adds the blocks' sums in order, so that results repeat */
     for (int b = 0; b < LOSS_BLOCKS; b++)
         total += sums[b];
     *mean = total / (double)rows;

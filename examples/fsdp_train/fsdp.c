@@ -65,7 +65,7 @@ static bool make_parameters(struct fsdp *f)
             initial_parameters(&f->shape, f->seed, g, from + done, n, values);
             f->compute->copy(f->compute, f->parameters + f->offset[g] + done, values,
                              n * sizeof(*values));
-            if (!f->compute->wait(f->compute)) /* `values` is used again */
+            if (!f->compute->wait(f->compute)) /* the next round overwrites `values` */
                 break;
         }
     }
@@ -75,7 +75,7 @@ static bool make_parameters(struct fsdp *f)
 
 bool fsdp_open(struct fsdp *f)
 {
-    /* Every rank first makes what it needs for itself. Then all make what they share. */
+    /* First each rank makes its private memory, then all ranks make the symmetric memory together. */
     const bool mine = make_shards(f) && model_open(&f->model, &f->shape, f->compute);
     return all_agree(mine) && all_agree(make_buffers(f) && make_parameters(f));
 }
@@ -93,9 +93,9 @@ void fsdp_close(struct fsdp *f)
 
 /* ---- parameters: gathered before they are used */
 
-/* A training pass uses the groups 0 .. head, then the blocks from the last to the first. The head's
- * backward pass follows its forward pass at once, and the backward pass of the embedding needs no
- * parameters. */
+/* A training pass needs the parameters of the groups 0 .. head, then those of the blocks from the
+ * last to the first: each is a position. The head's backward pass comes right after its forward pass,
+ * and the embedding's backward pass needs no parameters. */
 static int pass_length(const struct fsdp *f)
 {
     return 2 * group_count(&f->shape) - 2;
@@ -111,9 +111,9 @@ static void *buffer_of(const struct fsdp *f, int position)
     return f->buffers[f->comm->once ? group_at(f, position) : position % (f->prefetch + 1)];
 }
 
-/* Enqueues the gather for a position. Compute that reads the gather's buffer is already enqueued,
- * and the lane waits for it, so the host need not. This rank's own part is written where it is
- * gathered. */
+/* Enqueues the gather for the next position. The compute that still reads this buffer is already
+ * enqueued, and the lane waits for it, so the host need not wait. The gather is in place: this rank's
+ * part is first written to its place in the buffer. */
 static bool issue(struct fsdp *f)
 {
     const int position = f->issued++, group = group_at(f, position);
@@ -143,10 +143,10 @@ static const void *take(struct fsdp *f, int position)
  *
  *    gather of p + prefetch | reduction of p | gather of p + 1 + prefetch | reduction of p + 1 | ...
  *
- * So the next group's parameters never wait behind p's gradients. The gather of p + 1 + prefetch does,
- * but that costs nothing. It could not begin earlier, because p's backward pass reads the gather's
- * buffer. And it is not needed earlier: p + 2 needs the buffer that the reduction reads, and no
- * position before p + 1 + prefetch needs the gather. */
+ * So no gather for the positions up to p + prefetch waits for p's reduction. The gather of
+ * p + 1 + prefetch does, which costs nothing. It could not begin earlier, because it overwrites the
+ * parameters that p's backward pass reads. Nor is it needed earlier than the reduction: compute waits
+ * for the reduction at p + 2, which reuses its buffer, and for the gather at p + 1 + prefetch. */
 
 static int reduce_lane(const struct fsdp *f, int group)
 {
@@ -165,9 +165,9 @@ static void *shard_gradients(const struct fsdp *f, int group)
     return (char *)f->gradients + f->offset[group] * f->compute->element;
 }
 
-/* Enqueues the reduction of `group`'s gradients, which are complete in their buffer. The previous
- * reduction ran during this group's backward pass; once it is done, its buffer is free for the next
- * group. */
+/* Enqueues the reduction of `group`'s gradients, after the compute that fills their buffer. With
+ * prefetch the previous reduction ran during this group's backward pass: compute now waits for that
+ * one, because the next group's gradients go to its buffer. */
 static bool reduce(struct fsdp *f, int group)
 {
     const struct transfer sum = {REDUCE_SCATTER, f->whole_gradients[group % 2],
@@ -229,9 +229,9 @@ static struct adam adam_of(int number, float rate)
                          .correction2 = (float)(1 / (1 - pow(beta2, n)))};
 }
 
-/* Updates the second half of the groups first, while the last reduction runs. Then it updates the
- * first half. Each of these is followed by its gather for the next step, which runs during the rest
- * of the update. */
+/* Updates the second half of the groups first, while the last reduction runs, and then the first
+ * half. Once one of the first prefetch + 1 groups is updated, its gather for the next step is
+ * enqueued, and runs during the rest of the update. */
 static bool update(struct fsdp *f, int number, float rate, bool last)
 {
     const int groups = group_count(&f->shape);

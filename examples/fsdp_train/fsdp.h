@@ -27,30 +27,30 @@ struct fsdp {
 
     struct model model;
 
-    /* The shards of all groups, one behind the other. */
+    /* Shards of all groups, one after the other. */
     size_t *offset;                     /* [groups + 1], elements */
     float *parameters, *first, *second; /* one allocation */
     void *gradients;                    /* elements */
 
-    /* [prefetch + 1] buffers, each with room for a whole group. With comm->once there is one buffer
-     * for each group, and it keeps the group's parameters */
+    /* [prefetch + 1] buffers, each with room for a whole group. With comm->once: [groups], and each
+     * buffer keeps its group's parameters. */
     void **buffers;
     void *whole_gradients[2];
     double *losses; /* [LOSSES] of this rank; fsdp_losses computes their means over the ranks */
     int issued;     /* how many gathers of this pass are enqueued */
-    bool alone;     /* comm->once, and the first step is enqueued: nothing is gathered or reduced */
+    bool alone;     /* comm->once, after the first step: later steps gather and reduce nothing */
 };
 static inline int fsdp_buffers(const struct fsdp *f)
 {
     return f->comm->once ? group_count(&f->shape) : f->prefetch + 1;
 }
 
-/* Collective. The members up to text_bytes are set; `text` is freed by close, too. Parameters begin as
- * initial_parameters makes them. Returns false on all ranks, with a message on stderr. */
+/* Collective. The caller sets the members up to text_bytes; fsdp_close also frees `text`. Parameters
+ * begin as initial_parameters makes them. If a rank fails, all return false, and stderr says why. */
 bool fsdp_open(struct fsdp *f);
 void fsdp_close(struct fsdp *f);
-/* How often a step waits, each time between two ticks: for the gathers of both passes, and for one
- * reduction of each group. */
+/* How often compute waits for communication in a step: for each gather of the forward and backward pass,
+ * and for the reduction of each group. Each wait is between two ticks. */
 static inline int fsdp_waits(const struct shape *s)
 {
     return 3 * group_count(s) - 2;

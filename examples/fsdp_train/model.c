@@ -68,8 +68,8 @@ void initial_parameters(const struct shape *s, uint64_t seed, int group, size_t 
         const bool block = group > 0 && group <= s->layers;
         const bool gain = block ? t == BLOCK_GAIN1 || t == BLOCK_GAIN2 : group && t == HEAD_GAIN;
         const bool norm = end - begin == (size_t)s->width; /* gains are 1, biases 0 */
-        /* These tensors' outputs are added to x 2 * layers times. Their values are smaller, so that x
-         * keeps its size in deep networks. */
+        /* All layers together add 2 * layers outputs of such tensors to x. Smaller values keep x from
+         * growing in deep networks. */
         const bool added = block && (t == BLOCK_OUT || t == BLOCK_DOWN);
         const float part = (float)s->width * (added ? 2.0f * (float)s->layers : 1);
         const float range = norm ? 0 : sqrtf(3.0f / part); /* deviation: 0.5 / sqrt(part) */
@@ -87,7 +87,7 @@ static size_t cells_of(const struct model *m)
     return rows_of(m->dims) * (size_t)m->dims.width;
 }
 
-/* The address `elements` behind p. */
+/* The address of the element number `elements` after p. */
 static void *at(const struct model *m, const void *p, size_t elements)
 {
     return (char *)p + elements * m->compute->element;
@@ -100,7 +100,7 @@ static void *tensor(const struct model *m, const void *group_base, int group, in
 
 /* ---- memory: all activations of a step are kept for the backward pass */
 
-/* The next part of m->memory. Before there is memory, parts are only counted. */
+/* Takes the next `bytes` of m->memory. While m->memory is NULL, only counts them. */
 static void *part(struct model *m, size_t bytes)
 {
     void *begin = m->memory ? (char *)m->memory + m->bytes : NULL;
@@ -167,7 +167,7 @@ void model_close(struct model *m)
 
 /* ---- matrix products: rows x (inputs x outputs) */
 
-/* C = op(A) op(B) with C [rows][columns], where the sums have `inner` parts */
+/* C = op(A) op(B): C is [rows][columns], and each element is a sum of `inner` products */
 static struct matmul product(void *c, const void *a, bool a_turned, const void *b, bool b_turned,
                              int rows, int columns, int inner)
 {
@@ -227,9 +227,9 @@ static void norm_back(const struct model *m, const struct norm_memory *n, const 
 
 /* ---- attention: for each sample, a product for each head */
 
-/* A product over all heads of a sample. Operands are [sequence][head] inside rows of `ld` elements,
- * where the next head begins `head` elements further on. Where ld is 0, they are
- * [sequence][sequence] weights. */
+/* An operand of the products of all heads of a sample. It is [sequence][head] in rows of `ld`
+ * elements, and the next head begins `head` elements further on. If ld is 0, it is the attention
+ * weights, [sequence][sequence] for each head. */
 struct operand {
     const void *base;
     int ld;
@@ -253,7 +253,7 @@ static void heads(const struct model *m, struct operand a, bool a_turned, struct
     m->compute->matmul(m->compute, &p);
 }
 
-/* Operands of `heads` for one sample: its query, key or value (`which` is 0, 1, 2). */
+/* One sample's queries, keys or values (`which` is 0, 1 or 2). */
 static struct operand slice(const struct model *m, const void *qkv, int sample, int which)
 {
     const size_t width = (size_t)m->dims.width, row = (size_t)sample * (size_t)m->dims.sequence;
@@ -301,7 +301,7 @@ static void attention_back(const struct model *m, const struct block_memory *b)
         heads(m, dy, false, slice(m, b->qkv, s, 2), true, dw, 1); /* dP = dY V' */
         heads(m, p, true, dy, false, slice(m, m->dqkv, s, 2), 1); /* dV = P' dY */
         c->softmax_back(c, m->dweights, p.base, (size_t)m->shape->heads, m->dims.sequence,
-                        attention_scale(m)); /* dP is now dS */
+                        attention_scale(m)); /* m->dweights: dP becomes dS */
         heads(m, dw, false, slice(m, b->qkv, s, 1), false, slice(m, m->dqkv, s, 0), 1); /* dS K */
         heads(m, dw, true, slice(m, b->qkv, s, 0), false, slice(m, m->dqkv, s, 1), 1);  /* dS' Q */
     }

@@ -1,6 +1,6 @@
 /* The network: its sizes, its parameter groups, where each tensor lies in a group, and the values of the
- * parameters before training; then its passes, one parameter group at a time. Each call gets the group's
- * parameters, and uses them only during that call. It knows no communication. */
+ * parameters before training; then its passes, one parameter group at a time. The caller passes the
+ * group's parameters, which need not stay longer than the call's work. Nothing here communicates. */
 #ifndef CECL_FSDP_MODEL_H
 #define CECL_FSDP_MODEL_H
 
@@ -84,7 +84,7 @@ ON_BOTH static inline size_t sample_start(uint64_t seed, uint64_t index, size_t 
 
 /* ---- the network, forward and backward */
 
-/* What a layer norm keeps for the backward pass. The caller keeps its input. */
+/* What a layer norm keeps for the backward pass, besides its input, which the caller keeps. */
 struct norm_memory {
     void *y;           /* [rows][width] */
     void *mean, *rstd; /* [rows], float */
@@ -132,9 +132,9 @@ void model_embed(struct model *m, const void *parameters);
 void model_block(struct model *m, int layer, const void *parameters); /* layer 0 .. layers - 1 */
 void model_head(struct model *m, const void *parameters);
 
-/* The loss is the mean over all tokens of all ranks. Each rank's gradients are its part of that
- * mean's gradient, so their sum over the ranks is the gradient. `mean` gets this rank's own
- * mean. */
+/* The training minimizes the mean loss over the tokens of all ranks. Each rank computes the part of
+ * this mean's gradient that its own tokens contribute, so the sum over the ranks is the gradient.
+ * `mean` gets the mean over this rank's tokens. */
 void model_loss(struct model *m, double *mean);
 
 /* The backward pass: fills all of the group's gradients. */

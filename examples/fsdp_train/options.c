@@ -78,7 +78,7 @@ static bool take(struct options *o, const char *name, const char *value, char *w
     return value && (comm || json);
 }
 
-/* What depends on more than one number. */
+/* Checks that the options fit together. */
 static bool check(const struct options *o, char *words, int size)
 {
     const bool nccl = strcmp(o->comm, "nccl") == 0 || strcmp(o->comm, "nccl-ce") == 0;
@@ -90,7 +90,7 @@ static bool check(const struct options *o, char *words, int size)
     else if (o->prefetch > o->layers)
         snprintf(words, (size_t)size, "--prefetch %d: at most --layers %d expected", o->prefetch,
                  o->layers);
-    else if ((double)o->batch * o->sequence * o->width * 4 > 2e9) /* indices have 32 bits */
+    else if ((double)o->batch * o->sequence * o->width * 4 > 2e9) /* 32-bit indices */
         snprintf(words, (size_t)size,
                  "--batch %d: batch x sequence x width up to 500000000 expected", o->batch);
     else if (nccl && !FSDP_NCCL)

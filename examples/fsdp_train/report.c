@@ -76,7 +76,7 @@ bool report_read(struct report *r, struct fsdp *f, int count)
 
 /* ---- numbers */
 
-/* The first steps make plans and warm up. They do not count where there are enough others. */
+/* How many first steps do not count, because they make plans and warm up: none in a short run. */
 static int steps_left_out(const struct report *r)
 {
     enum { WARM_UP = 3 };
@@ -97,7 +97,7 @@ static double median_of(const struct report *r, const double *values)
     return median;
 }
 
-/* What a rank receives from its peers in a step. */
+/* How many bytes a rank receives from its peers in a step. */
 static double received_bytes(const struct fsdp *f)
 {
     double elements = 0;

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the tests of the training share. Sourced with: EXAMPLE MPIRUN...
+# Functions of the training's tests. A test sources this file with its own arguments: EXAMPLE MPIRUN...
 set -u
 example=$1
 shift
@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 
-# run RANKS OPTION...: must succeed.
+# run RANKS OPTION...: the training must succeed.
 run() {
     local ranks=$1 output
     shift
@@ -21,14 +21,14 @@ run() {
         fail "failed: $ranks ranks, $*" "$output"
 }
 
-# losses FILE: one a line, with all their digits.
+# losses FILE: prints the losses, one a line, with all digits.
 losses() {
     grep -E '^    [0-9.]+,?$' "$1" | tr -d ' ,'
 }
 
-# near FILE OTHER N MOST PART: the first N losses of FILE and of OTHER must differ by at most MOST. They must
-# also fall below PART times the first loss, which shows that they depend on gradients, not only on the first
-# parameters.
+# near FILE OTHER N MOST PART: the first N losses of FILE and of OTHER must differ by at most MOST. The N-th
+# loss must be below PART times the first one, which shows that the losses depend on the gradients, and not
+# only on the first parameters.
 near() {
     paste <(losses "$1") <(losses "$2") | awk -v name="$2" -v n="$3" -v allowed="$4" -v part="$5" '
         NR <= n { d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > most) most = d; last = $2 }
@@ -39,7 +39,7 @@ near() {
         }' || fail "losses differ, or do not fall"
 }
 
-# refuses RANKS CODE WORDS OPTION...: every rank ends with CODE, none hangs, and a message has
+# refuses RANKS CODE WORDS OPTION...: every rank must end with CODE, none may hang, and a message must have
 # WORDS.
 refuses() {
     local ranks=$1 code=$2 words=$3 output

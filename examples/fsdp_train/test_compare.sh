@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# scripts/compare_training.sh: runs each kind once a round, in turn; the runs' JSON says what was
-# measured; ratios are between runs of one round; runs that cannot be compared are refused. EXAMPLE
-# MPIRUN...
+# scripts/compare_training.sh runs each kind once a round, in turn. scripts/training_table.py reads the runs'
+# JSON, compares runs of the same round, and refuses runs that cannot be compared. EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
@@ -26,8 +25,8 @@ for run in runs:
 assert runs[0]["losses"] == runs[1]["losses"]
 assert both["sides"][0]["step_ms"]["rounds"] == [run["step_ms"]["median"] for run in runs]
 END
-# A run that fails ends the comparison with the run's message, and no file of an earlier comparison
-# stays.
+# A run that fails ends the comparison with the run's message. The files of an earlier comparison are gone
+# then.
 output=$("$scripts/compare_training.sh" "$out" 1 cecl "${mpirun[@]}" -n 1 "$example" --width 12 2>&1) &&
     fail "a failed run is compared" "$output"
 grep -q -- "--width 12: a multiple of 8" <<<"$output" || fail "no words" "$output"
@@ -53,7 +52,7 @@ made none 5 | sed 's/"received_bytes": 1/"received_bytes": 0/' >"$work/7.json"
 output=$("${table[@]}" "$work"/[1-6].json) || fail "no table" "$output"
 grep -Eq "^cecl  10\.00 \(8\.00 \.\. 16\.00\) +10\.0 \(6\.2 .* 0\.800 \(0\.500 \.\. 0\.800\)  1\.5000$" <<<"$output" ||
     fail "not the ratio within rounds:" "$output"
-# Training without communication is compared by its time; it receives nothing, and its loss is no result.
+# A run with --comm none is compared by its time alone: it receives nothing, and its loss means nothing.
 output=$("${table[@]}" "$work"/[127].json) || fail "no table with none" "$output"
 grep -Eq "^none  5\.00 .* -$" <<<"$output" || fail "not told without communication:" "$output"
 made nccl 20 3 >"$work/8.json"

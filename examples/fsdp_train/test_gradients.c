@@ -1,8 +1,8 @@
-/* Checks the backward pass against finite differences, on a tiny network. Each tensor's parameters
- * move along its gradient g: (loss(p + h g) - loss(p - h g)) / 2h must be |g|^2 times the number of
- * ranks, because each rank computes its part of the mean over all ranks. (An error of a gradient is
- * missed only if it is orthogonal to the true gradient.) The test runs one rank of a training of
- * several. The exit code is 1 if a gradient is wrong. */
+/* Checks the backward pass against finite differences, on a tiny network. The test moves each
+ * tensor's parameters p along the tensor's gradient g: (loss(p + h g) - loss(p - h g)) / 2h must be
+ * |g|^2 times the number of ranks. (The test runs one rank of several, and g is only that rank's part
+ * of the mean over all ranks.) It misses an error of g only if the error is orthogonal to the true
+ * gradient. The exit code is 1 if a gradient is wrong. */
 #include <math.h>
 #include <stdio.h>
 
@@ -19,8 +19,8 @@ static void fill(struct model *m)
     for (int g = 0; g < GROUPS; g++) {
         const size_t count = group_elements(&shape, g);
         initial_parameters(&shape, 7, g, 0, count, parameters[g]);
-        /* Values are larger than in training, because a gradient that is lost in rounding proves
-         * nothing. No gain is exactly 1, and no bias is 0. */
+        /* larger values than in training, so that rounding hides no gradient; no gain is exactly 1, and
+         * no bias 0 */
         for (size_t i = 0; i < count; i++)
             parameters[g][i] = 2 * parameters[g][i] + 0.1f * (float)(scramble(i + 1) % 1000) / 1000;
     }
@@ -81,7 +81,7 @@ int main(void)
     fill(&m);
     printf("loss %.6f, width %d, %d blocks\n", loss_of(&m), shape.width, shape.layers);
     backward(&m);
-    backward(&m); /* the second run must not depend on what the first left behind */
+    backward(&m); /* the second run shows that nothing left by the first one matters */
     for (int g = 0; g < GROUPS; g++)
         for (int t = 0; tensor_offset(&shape, g, t) < group_elements(&shape, g); t++)
             wrong += check_tensor(&m, g, t);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A bad option ends every rank with 2, and one line names it, its value and what was expected. A text that is
-# too short, or a report that cannot be written, ends every rank with 1. EXAMPLE MPIRUN...
+# A bad option ends every rank with 2, and one line names the option, its value and what was expected. A text
+# that is too short, or a report that cannot be written, ends every rank with 1. EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"
 
@@ -29,6 +29,6 @@ else
     bad "--comm nccl: a build with CUDA and NCCL expected" --comm nccl
 fi
 
-# An error that one rank alone finds ends all ranks.
+# An error that only one rank finds ends all ranks.
 refuses 2 1 "--json $work/no/such: No such file" --json "$work/no/such" --steps 1
 refuses 2 1 "rank 1: " --batch 40000 --steps 1

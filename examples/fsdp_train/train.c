@@ -7,9 +7,9 @@
 
 enum end {
     END_WELL = 0,
-    END_FAILED = 1, /* all ranks know, and end together */
+    END_FAILED = 1, /* all ranks know of the failure, and end together */
     END_USAGE = 2,
-    END_BROKEN = 3 /* others may wait for this rank */
+    END_BROKEN = 3 /* other ranks may wait for this one: they must be aborted */
 };
 
 struct job {
@@ -45,7 +45,7 @@ static enum end take_device(struct job *j)
     return END_WELL;
 }
 
-/* The text that comes with the example, all of it in the device's memory. */
+/* Loads the whole text that comes with the example into the device's memory. */
 static bool load_text(struct job *j)
 {
     const struct options *o = &j->options;
@@ -54,7 +54,7 @@ static bool load_text(struct job *j)
     j->fsdp.text_bytes = file ? fread(bytes, 1, sizeof(bytes), file) : 0;
     if (file)
         fclose(file);
-    /* enough for a batch whose samples all begin at different places */
+    /* the samples of a batch of all ranks must be able to begin at different places */
     if (j->fsdp.text_bytes < (size_t)o->sequence + (size_t)o->batch * (size_t)j->comm.nranks)
         return complain(&j->comm, FSDP_TEXT,
                         "not read, or too short for one batch of all ranks: a smaller --batch or "
@@ -101,14 +101,14 @@ static void end_job(struct job *j)
 
 static bool run_step(struct job *j, int number)
 {
-    enum { RISE = 20 }; /* The first steps are small: Adam's averages then include few gradients. */
+    enum { RISE = 20 }; /* smaller steps at first, when Adam's averages include few gradients */
     const double rise = number < RISE ? (number + 1.0) / RISE : 1;
     j->compute.tick(&j->compute);
     return fsdp_step(&j->fsdp, number, (float)(j->options.rate * 1e-6 * rise),
                      number + 1 == j->options.steps);
 }
 
-/* The host reads losses after every tenth step, and at the end. In between it only enqueues. */
+/* The host reads losses after every tenth step and at the end. Between these it only enqueues. */
 static bool train(struct job *j)
 {
     const int steps = j->options.steps;

@@ -10,8 +10,8 @@ struct options {
     bool no_overlap, help;
 };
 
-/* Returns false if an option is wrong: `words` says which, its value, and what was expected. Every
- * rank gets the same options and finds the same fault. */
+/* Returns false if an option is wrong: `words` names it, its value, and what was expected. All ranks get
+ * the same options, so all return the same. */
 bool options_parse(struct options *o, char **argv, char *words, int size);
 extern const char options_usage[];
 
@@ -26,10 +26,10 @@ struct report {
 
 bool report_open(struct report *r, const struct shape *s, int steps);
 void report_close(struct report *r);
-int report_ticks(const struct shape *s); /* for how many ticks compute->open needs room */
+int report_ticks(const struct shape *s); /* the number of ticks to pass to compute->open */
 
-/* Collective. Reads the losses and times of `count` steps, each of which began with a tick, and rank 0
- * prints a line about them. The host waits. */
+/* Collective. Reads the losses and times of the last `count` steps, and prints a line on rank 0. Each of
+ * the steps must have begun with a tick. The host waits. */
 bool report_read(struct report *r, struct fsdp *f, int count);
 
 void report_head(const struct fsdp *f, size_t text_bytes);

@@ -3,7 +3,7 @@
  *     mpirun -n 4 example_matmul [--way gather_matmul|matmul_reduce_scatter] [--rows N] [--depth N]
  *         [--columns N] [--chunks N] [--steps N]
  *
- * Each rank also computes its result alone, from whole matrices. All numbers must be equal: exit code 3 if not. */
+ * Each rank also computes its result alone, from whole matrices. The exit code is 3 if a number differs. */
 #include "matmul.h"
 
 #include <math.h>
@@ -71,8 +71,8 @@ static char *allocate(struct job *j, int rows, int columns)
     return memory;
 }
 
-/* ---- the numbers. Each row of A has about 128 numbers 1 or -1, and otherwise 0. B has only 1 and -1. So each
- * sum is an integer between -256 and 256, which bfloat16 holds exactly, in whatever order it is added up. */
+/* ---- the numbers. In each row of A about 128 numbers are 1 or -1, all others 0. All numbers of B are 1 or -1.
+ * So each sum is an integer between -256 and 256: bfloat16 holds it exactly, whatever the order of addition. */
 
 enum { ENTRIES = 128 };
 typedef float number(const struct job *j, int row, int column);
@@ -102,7 +102,7 @@ static float no_number(const struct job *j, int row, int column)
     return NAN;
 }
 
-/* Writes the numbers of a part of a matrix, from a row and column on. */
+/* Writes to `out` the numbers n(row, column) of a part of a matrix that begins at `row` and `column`. */
 static void fill(struct job *j, char *out, number *n, int row, int rows, int column, int columns)
 {
     const bool narrows = j->compute.element == sizeof(uint16_t);
@@ -160,7 +160,7 @@ static void make_numbers(struct job *j, const struct way *way)
          way->gathers ? rank * j->columns : 0, j->columns);
 }
 
-/* This rank's result, from whole matrices. */
+/* Computes this rank's result without communication, from whole matrices. */
 static char *compute_alone(struct job *j, const struct way *way)
 {
     struct job alone = *j;
@@ -178,8 +178,8 @@ static char *compute_alone(struct job *j, const struct way *way)
     return alone.c;
 }
 
-/* Counts wrong numbers of one step. Before the step, peers' blocks of A and all results are set to
- * NaN. */
+/* Makes one step, and counts the wrong numbers in its result. First sets peers' blocks of A, if the step
+ * gathers these, and all results to NaN. */
 static long check_step(struct job *j, const struct way *way, void (*step)(struct job *),
                        const char *want)
 {
@@ -207,7 +207,7 @@ static void multiply_alone(struct job *j)
     multiply(j, 0, 0, j->nranks * j->rows, 1);
 }
 
-/* Medians of the slowest rank's ms. Orders are timed in turn; the first round warms up. */
+/* Prints the median ms of the slowest rank for each order. The orders take turns; the first round warms up. */
 static void print_times(struct job *j, const struct way *way, int steps)
 {
     void (*const orders[])(struct job *) = {way->in_order, way->at_once, multiply_alone};

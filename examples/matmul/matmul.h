@@ -1,9 +1,9 @@
-/* A matrix product C = A B that is divided among ranks as layers of tensor parallelism are. While some
- * chunks are multiplied, cecl brings the next chunks of A, or takes away the chunks of C that are
- * done.
+/* A matrix product C = A B that is divided among ranks like a layer under tensor parallelism. While
+ * one chunk is multiplied, cecl gathers the next chunk of A, or reduces and scatters the previous chunk
+ * of C.
  *
  *     matmul.c  numbers, checks, times
- *     ways.c    the two ways of dividing, each in order and at once */
+ *     ways.c    the two ways of dividing, each in order (the whole matrix at a time) and at once (chunks) */
 #ifndef MATMUL_H
 #define MATMUL_H
 
@@ -14,7 +14,7 @@
 struct job {
     int rank, nranks;
     int rows, depth, columns;
-    int chunks; /* in which a rank's rows travel */
+    int chunks; /* how many chunks a rank's rows are cut into */
     ceclComm_t comm;
     ceclStream_t stream;
     struct compute compute;
@@ -24,17 +24,17 @@ struct job {
 };
 
 struct way {
-    const char *name, *order; /* order: what in_order does, for the table */
-    /* Each rank has a block of A's rows, in its place in `a`, and some columns of B. Otherwise each has some
-     * columns of A, and some rows of B. */
+    const char *name, *order; /* order: words for what in_order does */
+    /* true: each rank has a block of A's rows, at its place in `a`, and some columns of B. false: each rank
+     * has some columns of A, and the matching rows of B. */
     bool gathers;
     void (*in_order)(struct job *j);
     void (*at_once)(struct job *j);
 };
 extern const struct way way_gather, way_reduce;
 
-/* Multiplies `rows` rows of A, from row `from` on, and writes the product to C from row `to` on.
- * Does so `blocks` times, for the same rows of each rank's block. The work is enqueued. */
+/* Enqueues products of `rows` rows of A with B. Product i of `blocks` begins at row from + i * j->rows of A
+ * and at row to + i * rows of C. */
 void multiply(struct job *j, int from, int to, int rows, int blocks);
 
 /* compute_after: compute that is enqueued later runs after the work that the stream holds now.

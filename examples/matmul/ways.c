@@ -6,7 +6,7 @@ static size_t bytes_of(const struct job *j, int rows, int columns)
     return (size_t)rows * (size_t)columns * j->compute.element;
 }
 
-/* ---- A is gathered. At once, each chunk of all ranks' rows is a strided gather.
+/* ---- A is gathered. gather_at_once makes one strided gather for each chunk of all ranks' rows.
  *
  *     calls:    | chunk 0 | chunk 1 | chunk 2 | chunk 3 |
  *     compute:  | own rows | 0      | 1       | 2       | 3 | */
@@ -15,7 +15,7 @@ static void gather_in_order(struct job *j)
 {
     const size_t count = (size_t)j->rows * (size_t)j->depth;
     const char *own = j->a + bytes_of(j, j->rank * j->rows, j->depth);
-    stream_after(j); /* the last product has read `a` */
+    stream_after(j); /* the gather overwrites `a`, which the last product reads */
     check(ceclAllGather(own, j->a, count, j->compute.type, j->comm, j->stream));
     compute_after(j);
     multiply(j, 0, 0, j->nranks * j->rows, 1);
@@ -57,7 +57,7 @@ const struct way way_gather = {
     .at_once = gather_at_once,
 };
 
-/* ---- C is reduced and scattered. In chunks C lies so: [chunks][nranks][rows / chunks][columns].
+/* ---- C is reduced and scattered. If it is cut in chunks, C is [chunks][nranks][rows / chunks][columns].
  *
  *     compute:  | chunk 0 | chunk 1 | chunk 2 | chunk 3 |
  *     calls:              | 0       | 1       | 2       | 3 | */
@@ -74,7 +74,7 @@ static void reduce_in_order(struct job *j)
 {
     multiply(j, 0, 0, j->nranks * j->rows, 1);
     reduce_rows(j, 0, j->rows);
-    compute_after(j); /* the next product writes `c` */
+    compute_after(j); /* the next product overwrites `c`, which the reduction reads */
 }
 
 static void reduce_at_once(struct job *j)

@@ -1,9 +1,9 @@
-/* The arithmetic of the layer, in plain loops. On a GPU they are kernels on the stream of the calls. */
+/* The arithmetic of the layer, in plain loops. On GPUs these are kernels on the stream of cecl's calls. */
 #include "moe.h"
 
 #include <math.h>
 
-/* Chooses the experts with the highest scores. Gates are the softmax of their scores. */
+/* Chooses for each token the experts with the highest scores. Gates are the softmax of these scores. */
 void route(const float *router, int experts, const struct tokens *tokens, struct routes *routes)
 {
     for (int t = 0; t < TOKENS; t++) {

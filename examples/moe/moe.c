@@ -1,9 +1,9 @@
-/* Trains a layer of experts on tokens of four kinds. Each kind needs a matrix of its own.
+/* Trains a layer of experts on tokens of four kinds. It should multiply the tokens of each kind by another matrix.
  *
  *     mpirun -n 4 example_moe [--way dispatch|gather] [--steps N]
  *
- * Each rank also trains the whole layer by itself, with the tokens of all ranks and all experts. Losses and
- * parameters must be the same, bit for bit: exit code 3 if not, 4 if the loss did not fall to a quarter. */
+ * Each rank also trains the whole layer alone, with the tokens of all ranks and all experts. The exit code is 3
+ * if a bit of the losses or parameters differs, 4 if the loss did not fall to a quarter. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ float *allocate(ceclComm_t used, size_t numbers)
     return memory;
 }
 
-/* ---- tokens and parameters, equal on whichever rank they are drawn */
+/* ---- tokens and parameters: random numbers that are equal on all ranks */
 
 static float draw(uint64_t *x)
 {
@@ -51,7 +51,7 @@ static void draw_tokens(int of_rank, struct tokens *tokens)
 
 struct layer {
     float router[WIDTH * MOST_EXPERTS];
-    float weights[MOST_EXPERTS][MATRIX]; /* of all experts, though only some are used */
+    float weights[MOST_EXPERTS][MATRIX]; /* of all experts; this rank trains only its own */
 };
 
 static void draw_layer(struct layer *layer)
@@ -97,7 +97,7 @@ static float step(const struct way *way, struct layer *layer, const struct token
 
 /* ---- the same step on one rank */
 
-/* One rank's tokens; adds to all gradients, and returns that rank's part of the loss. */
+/* Forward and backward pass of one rank's tokens. Adds to all gradients; returns that rank's part of the loss. */
 static float pass(const struct layer *layer, const struct tokens *tokens, float *d_of_router,
                   float d_weights[MOST_EXPERTS][MATRIX])
 {
@@ -160,7 +160,7 @@ static void read_options(int argc, char **argv, const struct way **way, int *ste
     MPI_Abort(MPI_COMM_WORLD, 2);
 }
 
-/* SMs may move rows. The loops of this example are the host's, so the ranks are on the host device. */
+/* The policy lets SMs move rows. The ranks run on the host device, because the loops run on the host. */
 static void open_communicator(void)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;

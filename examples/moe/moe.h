@@ -1,10 +1,10 @@
 /* A layer of experts that is divided among ranks. Each rank has some tokens and some experts. A router chooses CHOICES
- * experts for each token; a token's output is the sum of their outputs, each times its gate.
+ * experts for each token. The token's output is the sum of these experts' outputs, each times its gate.
  *
- *     moe.c           the training, and the same on one rank with all experts
- *     layer.c         what a program does itself: router, experts, and their gradients
+ *     moe.c           the training, and the same training on one rank alone
+ *     layer.c         the arithmetic without communication: router, experts, and their gradients
  *     way_dispatch.c  rows travel by ceclDispatch and ceclCombine
- *     way_gather.c    all ranks gather all tokens, and select */
+ *     way_gather.c    all ranks gather all tokens, and select the rows of their experts */
 #ifndef MOE_H
 #define MOE_H
 
@@ -22,7 +22,7 @@ enum {
     MOST_EXPERTS = MOST_RANKS * LOCAL
 };
 
-/* Memory of a call that every rank makes. */
+/* Allocates symmetric memory. Collective. */
 float *allocate(ceclComm_t comm, size_t numbers);
 
 /* ---- layer.c */
@@ -30,7 +30,7 @@ float *allocate(ceclComm_t comm, size_t numbers);
 struct tokens {
     float x[TOKENS][WIDTH], wanted[TOKENS][WIDTH];
 };
-/* The experts of each token, in the order of their numbers, and what each output is multiplied with. */
+/* The experts of each token, in ascending order, and the gate with which each output is multiplied. */
 struct routes {
     uint32_t expert[TOKENS][CHOICES];
     float gate[TOKENS][CHOICES];
@@ -42,9 +42,9 @@ void expert_forward(const float *weights, const float *x, size_t rows, float *ou
 /* Adds to the gradient of an expert's matrix. d_out: the gradient of its outputs. */
 void expert_backward(float *d_weights, const float *x, const float *d_out, size_t rows);
 float dot(const float *a, const float *b);
-/* Computes the gradient of the loss with respect to the outputs; returns the loss. all_tokens: of all ranks. */
+/* Returns this rank's part of the loss; d_outputs: the gradient of the loss. all_tokens: tokens of all ranks. */
 float loss_of(const struct tokens *tokens, const float *outputs, int all_tokens, float *d_outputs);
-/* Adds to the gradient of the router, which follows from the gradient of the gates. */
+/* Adds to the router's gradient what follows from the gradient of the gates. */
 void route_backward(float *d_router, int experts, const struct tokens *tokens,
                     const struct routes *routes, const float *d_gates);
 

@@ -1,6 +1,6 @@
-/* Rows travel to their experts and back. Only rows that an expert needs are sent: CHOICES of each token. Kernels move
- * them, so the policy is CECL_SM_ALLOW. The host never reads how many rows come. (Here it could,
- * because its loops are the kernels.) */
+/* Rows travel to their experts and back. Each token is sent only to its CHOICES experts. Kernels move the rows, so the
+ * policy is CECL_SM_ALLOW. On GPUs the host would not read how many rows come. (Here its loops do: they stand for
+ * kernels.) */
 #include "moe.h"
 
 #include <string.h>
@@ -9,10 +9,10 @@ enum { ROWS = TOKENS * CHOICES, ALIGN = 4 };
 
 static ceclComm_t comm;
 static int nranks;
-static size_t room; /* rows that an inbox has room for: all rows of all ranks, and padding */
+static size_t room; /* rows that `inbox` has room for: all rows of all ranks, and padding */
 static ceclExperts_t experts = {.experts = LOCAL, .align = ALIGN};
-/* sorted: this rank's rows, by expert; inbox: the rows of its experts; result: their outputs, or gradients of
- * these; back: the outputs of this rank's rows */
+/* sorted: rows of this rank's tokens, by expert; inbox: rows for this rank's experts; result: the experts'
+ * outputs, or the gradients of these outputs; back: the outputs for this rank's tokens */
 static float *sorted, *inbox, *result, *back, *sums, *gates;
 static uint64_t *splits, *received, *returned, *places;
 
@@ -87,7 +87,7 @@ static void forward(const struct tokens *tokens, const struct routes *routes, co
     memcpy(outputs, sums, TOKENS * WIDTH * sizeof(*sums));
 }
 
-/* Gradients travel as the rows did, and arrive at the places that the rows have in the inbox. */
+/* The gradients of outputs travel as the rows did: in `result` each has the place that its row has in the inbox. */
 static void backward(const struct routes *routes, const float *d_outputs, float *d_gates,
                      float *d_weights)
 {

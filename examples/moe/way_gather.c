@@ -1,18 +1,18 @@
 /* All ranks gather all tokens, and each selects the rows of its experts. A reduce-scatter adds the
- * outputs of a token at the token's rank. The gathers take no SM. See docs/experts.md for when this
- * is better. */
+ * outputs of each token, and leaves the sum on the token's rank. The gathers take no SM.
+ * docs/experts.md says when this is better than ceclDispatch. */
 #include "moe.h"
 
 #include <string.h>
 
 static ceclComm_t comm;
 static int rank, nranks;
-/* of all ranks, in rank order: tokens, and their routes; later the gradients of their outputs */
+/* of all ranks, in rank order: the tokens, the gradients of their outputs, and their routes */
 static float *all_x, *all_d;
 static struct routes *all_routes;
-/* of all ranks: the outputs of this rank's experts for each token, and the gradients of its gates */
+/* for the tokens of all ranks: outputs of this rank's experts, and gradients of these experts' gates */
 static float *outputs_of_mine, *d_gates_of_mine, *reduced;
-static const float *weights_used; /* in the forward pass */
+static const float *weights_used; /* by the forward pass */
 
 static void open_way(ceclComm_t used)
 {
@@ -27,7 +27,7 @@ static void open_way(ceclComm_t used)
     check(ceclMemAlloc(comm, (void **)&all_routes, (size_t)nranks * sizeof(*all_routes)));
 }
 
-/* The number, on this rank, of the expert that a token chose; -1: another rank has that expert. */
+/* The number of the chosen expert among this rank's experts; -1: another rank has that expert. */
 static int mine(int token, int choice)
 {
     const int expert =
@@ -72,7 +72,7 @@ static void backward(const struct routes *routes, const float *d_outputs, float 
 {
     const size_t count = TOKENS * WIDTH;
     float *own = &all_d[(size_t)rank * count], row[WIDTH];
-    (void)routes; /* the forward pass gathered the routes of all ranks */
+    (void)routes; /* all_routes has them, since the forward pass */
     memcpy(own, d_outputs, count * sizeof(float));
     check(ceclAllGather(own, all_d, count, ceclFloat, comm, NULL));
     check(ceclStreamSynchronize(comm, NULL));

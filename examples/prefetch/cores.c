@@ -1,4 +1,4 @@
-/* Whether computing and moving data can go on at the same time on this machine's cores. */
+/* Whether this machine has enough idle cores to compute and move data at the same time. */
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
 #!/bin/sh
-# Runs a command on one of the cores that it may use.
+# on_one_core.sh COMMAND...: runs the command on the first core that this process may use.
 core=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')
 exec taskset -c "$core" "$@"

@@ -1,13 +1,13 @@
 /* An FSDP-style forward pass over a real text. The parameters are sharded over the ranks. While one
  * layer computes, a communication stream gathers the shards of the next layer into the other of two
- * symmetric buffers, A and B. A buffer is written again once compute has read it:
+ * symmetric buffers, A and B. The next gather into a buffer waits until compute has read it:
  *
  *     compute:  | layer 0 from A | layer 1 from B | layer 2 from A | ...
  *     gather:   | layer 1 into B | layer 2 into A | layer 3 into B | ...
  *
  * The program shows that the sharded network computes, bit for bit, what the whole network
- * computes. It also shows what the gathers cost while compute runs: on the host only where there are
- * idle cores for both. */
+ * computes. It also measures how much longer a pass takes with the gathers; on the host only if there
+ * are enough idle cores for compute and gathers. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ struct job {
     struct options options;
     struct shape shape;
     struct compute compute;
-    struct cores cores; /* before ranks keep them busy */
+    struct cores cores; /* as counted before the ranks keep them busy */
     int rank;
     bool on_gpus;
     ceclComm_t comm;
@@ -41,8 +41,8 @@ struct job {
     void **shards;         /* [groups] this rank's shards */
     void **whole;          /* [groups] parameters of the reference */
     void *x, *y, *logits;  /* [batch][width], its activation, [batch][SYMBOLS] */
-    unsigned char *tokens; /* of the device */
-    unsigned char *sample; /* the same on the host */
+    unsigned char *tokens; /* in the device's memory */
+    unsigned char *sample; /* the same bytes in the host's memory */
     char *buffers[2];      /* symmetric */
     unsigned char *text;
     size_t text_bytes;
@@ -81,8 +81,8 @@ static bool gather(struct job *j, int group)
     return true;
 }
 
-/* Later compute runs after what the stream holds now. On the host, where compute is synchronous, the host
- * waits. */
+/* Lets later compute run only after the work that the stream holds now. On the host device compute is
+ * synchronous, so the host waits. */
 static bool compute_after_stream(struct job *j, int lane)
 {
     struct compute *c = &j->compute;
@@ -127,8 +127,8 @@ static void compute_group(struct job *j, int group, const void *weights)
         multiply(j, group, weights);
 }
 
-/* Gathers a group's parameters, if the group exists. The gather begins once all earlier work is
- * done, because that work reads the buffer that the gather fills. */
+/* Gathers a group's parameters, if there is such a group. The gather begins once all earlier compute
+ * is done, because that compute reads the buffer that the gather fills. */
 static bool gather_after(struct job *j, int group)
 {
     struct compute *c = &j->compute;
@@ -150,15 +150,15 @@ static bool forward(struct job *j, enum mode mode)
         if (mode != WHOLE && !compute_after_stream(j, slot))
             return false; /* this group's parameters have arrived */
         if (mode == PREFETCH && !gather_after(j, g + 1))
-            return false; /* beside this group's matmuls */
+            return false; /* the next gather runs during this group's matmuls */
         compute_group(j, g, mode == WHOLE ? j->whole[g] : j->buffers[slot]);
         if (mode == NO_OVERLAP && !gather_after(j, g + 1))
-            return false; /* after this group's matmuls */
+            return false; /* the next gather runs after this group's matmuls */
     }
     return true;
 }
 
-/* Cuts this rank's bytes of a step out of the text. */
+/* Copies this rank's samples of a step from the text to the device. */
 static void take_text(struct job *j, int step)
 {
     const size_t batch = (size_t)j->shape.batch, places = j->text_bytes - batch;
@@ -328,7 +328,7 @@ static bool compare(struct job *j, double *loss, bool *equal)
     return true;
 }
 
-/* Duration of a step in ms, on the slowest rank. */
+/* Measures how long a step takes on the slowest rank, in ms. */
 static bool time_step(struct job *j, enum mode mode, int step, double *ms)
 {
     double mine, slowest = 0;
@@ -343,8 +343,8 @@ static bool time_step(struct job *j, enum mode mode, int step, double *ms)
     return true;
 }
 
-/* Medians of the durations. The modes alternate, so that a GPU that warms up slows all of them
- * alike. */
+/* Measures the median duration of a step in each mode. The modes alternate, so a GPU that slows down
+ * as it warms up slows all modes alike. */
 static bool time_modes(struct job *j, double medians[MODES])
 {
     const int steps = j->options.steps;
@@ -397,7 +397,7 @@ static void print_waits(void)
         "waits until\nthe layer that last used its buffer has been computed.\n");
 }
 
-/* Rank 0 has checked the machine for all ranks. */
+/* Rank 0 decides for all ranks. */
 static bool times_are_wanted(const struct job *j)
 {
     int wanted = j->on_gpus || j->options.measure || cores_suffice(&j->cores, j->shape.nranks);

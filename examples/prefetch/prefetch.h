@@ -1,5 +1,5 @@
-/* What the files of the prefetch example share: the network's shape, and its data. ../fsdp_train/compute.h
- * has what computes. */
+/* What the files of the prefetch example share: the network's shape, and its data. The operations that
+ * compute are in ../fsdp_train/compute.h. */
 #ifndef CECL_PREFETCH_H
 #define CECL_PREFETCH_H
 
@@ -27,8 +27,8 @@ static inline int group_count(const struct shape *s)
 }
 size_t group_elements(const struct shape *s, int group);
 size_t shard_elements(const struct shape *s, int group); /* of one rank, with padding */
-/* Parameter `index` of a group. It depends on the seed alone, so every rank can compute any
- * part. */
+/* Returns parameter `index` of a group. It depends only on the seed and the index, so every rank can
+ * compute every parameter. */
 float parameter(const struct shape *s, uint64_t seed, int group, size_t index);
 
 /* Computes the sum over the batch of -ln p(next byte), and a hash of the bits of all logits.
@@ -39,14 +39,14 @@ void logits_loss(const struct shape *s, const float *logits, const unsigned char
 /* Loads a text of *count bytes. Returns NULL with a message on stderr. */
 unsigned char *text_load(const char *path, size_t least, size_t *count);
 
-/* cores.c. On the host the threads of streams move data, and need cores of their own, besides the
- * cores of the ranks. */
+/* cores.c. On the host device the streams' threads move data, and need cores of their own, in addition
+ * to one core for each rank. */
 struct cores {
-    int here;    /* that this process may use */
-    double load; /* of the last minute */
+    int here;    /* how many cores this process may use */
+    double load; /* load average of the last minute */
 };
 struct cores cores_now(void);
 bool cores_suffice(const struct cores *cores, int nranks);
-void cores_refuse(const struct cores *cores, int nranks); /* says why no time is measured */
+void cores_refuse(const struct cores *cores, int nranks); /* prints why no time is measured */
 
 #endif

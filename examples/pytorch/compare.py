@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a training step in turn with NCCL and with cecl instead of NCCL, and compares the times.
+"""Compares the time of a training step with NCCL and with cecl instead of NCCL.
 
     examples/pytorch/compare.py --cecl-run /opt/cecl/bin/cecl-run --ranks 2 -- --batch 1
 
 With --nccl FILE both sides use that NCCL. Arguments after -- go to fsdp2.py. Each run starts torchrun anew, so runs are
-many seconds apart. The sides take turns, so GPUs that grow warm meanwhile slow both alike.
+many seconds apart. The two sides take turns, so GPUs that slow down as they grow warm slow both sides alike.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def summary(runs):
 
 
 def chart(sides):
-    """What docs/data keeps of the runs of each side."""
+    """Returns what a file in docs/data has: the shape of the runs, and the times of each side."""
     one = sides["nccl"][0]
     kept = {key: one[key] for key in ("ranks", "blocks", "width", "sequence", "batch")}
     return {"fsdp2": kept, "step_ms": {side: summary(runs) for side, runs in sides.items()}}

@@ -1,12 +1,12 @@
-"""Times the training step of a transformer that PyTorch's FSDP2 shards. It knows nothing of cecl.
+"""Times the training step of a transformer that PyTorch's FSDP2 shards. The program does not depend on cecl.
 
     torchrun --nproc-per-node 2 examples/pytorch/fsdp2.py
     cecl-run --policy all --stats torchrun --nproc-per-node 2 examples/pytorch/fsdp2.py
 
-The first line runs it with NCCL, the second one with cecl instead of NCCL. The model has 12 blocks of
+The first command runs it with NCCL, the second one with cecl instead of NCCL. The model has 12 blocks of
 width 4096, 2.4 billion parameters, in bfloat16. Each block is sharded on its own, so a step gathers 12
 blocks in the forward pass and again in the backward pass, and reduces and scatters 12 gradients. With
---no-bytes these calls do nothing, and all other work of FSDP2 remains: no library can make a step shorter.
+--no-bytes these collectives do nothing: the step's time is then the least that any library can reach.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""An all-reduce by a Triton kernel of one's own, over the memory of all ranks.
+"""An all-reduce by the program's own Triton kernel, which reads the memory of all ranks.
 
     torchrun --nproc-per-node 2 examples/pytorch/one_shot_triton.py
     CECL_SHARE_GPU=1 torchrun --nproc-per-node 2 examples/pytorch/one_shot_triton.py          # on one GPU
     torchrun --nproc-per-node 2 examples/pytorch/one_shot_triton.py --symm-mem torch          # by torch's module
 
-Only the import differs between the two modules. Ends with 1 if an element was wrong, or if a peer did not come.
+With the two modules only the import differs. The exit code is 1 if an element was wrong, or if a peer did not come.
 """
 
 import argparse
@@ -21,8 +21,8 @@ BLOCK, PATIENCE = 1024, 100_000_000  # elements of a program; tries until a peer
 
 @triton.jit
 def swap(word, old, new, patience):
-    """Writes `new` to a word of a signal pad once the word is `old`. Returns false after `patience` tries, because
-    nothing else ends a kernel that waits for a dead peer."""
+    """Writes `new` to a word of a signal pad once the word is `old`. Gives up after `patience` tries, and returns false:
+    nothing else would end a kernel that waits for a dead peer."""
     tries = 0
     while (tl.atomic_cas(word, old, new, sem="acq_rel", scope="sys") != old) & (tries < patience):
         tries += 1
@@ -31,8 +31,8 @@ def swap(word, old, new, patience):
 
 @triton.jit
 def meet(pads, rank, ranks: tl.constexpr, patience):
-    """Waits until all ranks' programs with this program's number have come. Each pair of ranks has a word at both ends,
-    which is 0 before and after."""
+    """Waits until the Triton program with this number has come here on all ranks. For each pair of ranks there is a word
+    in the pads of both; it is 0 before and after the call."""
     tl.debug_barrier()  # all threads of the program have loaded and stored
     late = 0
     words = tl.program_id(0) * ranks
@@ -57,7 +57,7 @@ def one_shot(buffers, pads, out, late, count, rank, ranks: tl.constexpr, block: 
         theirs = tl.load(buffers + peer).to(tl.pointer_type(tl.bfloat16))
         total += tl.load(theirs + at, at < count).to(tl.float32)
     tl.store(out + at, total, at < count)
-    missed += meet(pads, rank, ranks, patience)  # nobody overwrites what others still read
+    missed += meet(pads, rank, ranks, patience)  # no rank overwrites its buffer while others still read it
     tl.store(late + tl.program_id(0), missed)
 
 
@@ -85,7 +85,7 @@ def main():
 
     wrong = 0
     for step in range(args.steps):
-        # Sums of bf16 that fp32 holds exactly.
+        # integers that bf16 holds exactly; fp32 holds their sums exactly
         parts = [torch.randint(-200, 200, (args.count,), generator=torch.Generator().manual_seed(100 * step + r))
                  for r in range(ranks)]
         tensor.copy_(parts[rank])

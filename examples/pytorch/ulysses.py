@@ -3,9 +3,9 @@
     torchrun --nproc-per-node 2 examples/pytorch/ulysses.py
     CECL_SHARE_GPU=1 torchrun --nproc-per-node 2 examples/pytorch/ulysses.py --device cuda    # on one GPU
 
-Each rank has a part of each sequence. Only attention needs whole sequences: before it, `attend` gives up a part of the
-heads for whole sequences, and after it the reverse. These lines replace DeepSpeed's DistributedAttention, or a
-permutation before and after each all_to_all_single. The number of ranks need not divide heads or sequences.
+Each rank has a part of each sequence. Attention needs whole sequences: before it, `attend` exchanges all heads of the
+rank's parts for a part of the heads of whole sequences; after it, `attend` reverses this. The two exchanges replace
+DeepSpeed's DistributedAttention, or permutations around all_to_all_single. Ranks need not divide heads or sequences.
 """
 
 import argparse
@@ -45,8 +45,8 @@ class Block(nn.Module):
 
 
 def train(args, device, spread):
-    """Returns the losses. spread: this rank computes its part of each sequence; otherwise all of it, as one rank
-    alone."""
+    """Returns the losses. spread: whether this rank computes only its part of each sequence, or all of it, as one rank
+    alone would."""
     torch.manual_seed(args.seed)  # equal parameters and data on all ranks
     blocks = nn.ModuleList(Block(args.width, args.heads) for _ in range(args.blocks)).to(device)
     whole = torch.randn(args.batch, args.sequence, args.width)
