@@ -1,4 +1,4 @@
-/* Binding makes a program of a plan: it turns symbolic steps into commands for the device. */
+/* Binding turns a plan into a program: symbolic steps become commands to the device, with addresses. */
 #include "ce/bound.h"
 
 /* The last command, or NULL if there is none yet. */
@@ -35,7 +35,7 @@ static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_
     return &op->value;
 }
 
-/* Makes a pointer into host memory a cell. The pointer changes from call to call, because calls alternate
+/* Makes a cell of a pointer to host memory. The pointer changes from call to call, because calls alternate
  * between two halves of that memory. */
 static void add_half(const struct cecl_engine *engine, const struct cecl_place *place,
                      struct cecl_bound *bound, void **at)
@@ -135,8 +135,8 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
-/* Makes the address of the last operation a cell. The operation was bound to the word of slot 0; each issue
- * uses the word of the slot that the caller gives. */
+/* Makes a cell of the last operation's address. The operation was bound to the word of slot 0; each issue uses
+ * the word of the slot that the caller gives. */
 static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
 {
     struct cecl_memop *op = &bound->ops[bound->nops - 1];
@@ -277,7 +277,7 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
     write_done(engine, *marked, bound);
 }
 
-/* The end of the call is marked by its last kernel if that can do it, otherwise by the stream. */
+/* The call's last kernel marks the end of the call if it exchanges flags; otherwise the stream does. */
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     const uint32_t end = cecl_advance_end(&bound->advance);
@@ -319,7 +319,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     struct cecl_advance *advance = &bound->advance;
     const bool small = cecl_plan_is_small(plan);
     if (cecl_plan_is_captured(plan) &&
-        !small) /* a captured call advances no epoch; its own steps tell its end */
+        !small) /* captured: no epoch advances, and the plan has the steps that tell the end */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];

@@ -85,7 +85,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
 ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
                               ceclStream_t work, bool is_captured);
 
-/* bind.c: makes a word of the bound plan a cell, which at each issue gets the counter's value plus `k` steps. */
+/* bind.c: makes a cell of a word: at each issue the word gets the counter's value plus `k` steps. */
 void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,
                       uint32_t k, uint32_t *word);
 
@@ -94,8 +94,8 @@ void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound
 ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct cecl_bound *bound,
                                 const struct cecl_place *place, uint64_t bytes, char **address);
 
-/* bind_address.c: the words by which the ranks' kernels of a lane wait for each other. The caller fills in what the
- * kernel does, and the values. */
+/* bind_address.c: the words by which a kernel on `lane` exchanges flags with the kernels of other ranks. The caller
+ * fills in what the kernel does, and the values. */
 struct cecl_meeting cecl_bound_meeting(const struct cecl_flags *flags, int lane);
 /* The same for a captured call that is one kernel. The kernel also counts its runs, and writes to flags->replay that
  * it is running. number: the call's number among the communicator's captured calls. */
@@ -119,7 +119,7 @@ struct cecl_fused {
     uint32_t does;        /* CECL_MEET_... bits */
     uint32_t first, last; /* phases of the flags before and behind the reduction */
 };
-/* bind_reduce.c: these bind a step of reductions, and a reduction whose kernel also signals and
+/* bind_reduce.c: the first binds a step of reductions, the second a reduction whose kernel also signals and
  * waits. */
 ceclResult_t cecl_bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                   const struct cecl_step *step, struct cecl_bound *bound);

@@ -7,8 +7,8 @@
 #include "ce/bound.h"
 #include "flags/turns.h"
 
-/* One thing that a captured call does: it signals the next phase, waits for the phase that was
- * signalled last, or makes a step. */
+/* One thing that a captured call does: it signals the next phase, waits for the phase that was signalled last,
+ * or carries out a step of the plan. */
 enum item_kind { ITEM_SIGNAL, ITEM_WAIT, ITEM_STEP, ITEM_LEFT_OUT };
 struct item {
     enum item_kind kind;
@@ -20,7 +20,7 @@ struct capture {
     uint32_t nitems, nphases;
     uint32_t signal; /* index of the last signal; no wait has followed it if is_open */
     bool is_open;
-    /* by lane: how many phases of the call's own plan are signalled, and how many of these a wait has covered */
+    /* by lane: how many phases of the original plan are signalled, and how many of these a wait covers */
     uint32_t signalled[CECL_LANES], covered[CECL_LANES];
 };
 
@@ -111,7 +111,7 @@ static void repeat_step(const struct cecl_plan *plan, uint32_t at, struct cecl_p
     cecl_plan_repeat(built, &step);
 }
 
-/* Whether the call begins and ends with a phase. If so, its phases tell the host that it is running. */
+/* Whether the call begins and ends with a signal. If so, its signals tell the host that it is running. */
 static bool shows_itself(const struct capture *capture)
 {
     uint32_t first = 0, last = capture->nitems;
@@ -121,8 +121,9 @@ static bool shows_itself(const struct capture *capture)
            capture->items[last - 1].kind == ITEM_SIGNAL;
 }
 
-/* A phase is signalled by one word or two. The word that ends the peers' wait is written last: in phase 1 CALL,
- * after TURN has lost the previous call's bits; in the last phase TURN, after CALL is 0 again. */
+/* Signals a phase. In phase 1 and in the last phase two words change, and the word for which peers wait is
+ * written last. Phase 1 first takes the previous call's bits out of TURN, then writes CALL. The last phase
+ * first sets CALL to 0, then writes TURN. */
 static void emit_signal(struct cecl_plan *built, uint32_t phase, uint32_t n)
 {
     const int rank = built->part.call.rank;

@@ -1,12 +1,12 @@
 /* The plan of a captured call. It has the copies and reductions of the plan that the call would otherwise have.
  * Its signals have fixed values, so a graph may run it any number of times.
  *
- * All steps are on the main lane, in the order of the plan. Any plan must work in this order, because its
- * lanes may share one hardware queue. One word of each rank, which all peers read, stands for its
- * epochs (CECL_COUNTER_TURN, flags/turns.h). The phases of both lanes become phases 1 to n of
- * this word. All ranks signal them in the same order, on one lane, so a wait for a phase is also a
- * wait for all phases before it. Each wait is for the phase that was signalled last. A signal is
- * left out if the next signal comes before any wait.
+ * All steps are on the main lane, in the order of the plan. Every plan works in this order, because its lanes
+ * may share one hardware queue anyway. In place of epochs, each rank has one word, which all peers read
+ * (CECL_COUNTER_TURN, flags/turns.h). The phases of both lanes become phases 1 to n of this word. All ranks
+ * signal them in the same order, on one lane, so a wait for a phase is also a wait for all phases before it.
+ * Each wait is for the phase that was signalled last. A signal is left out if the next signal comes before any
+ * wait.
  *
  * A call begins with the wait for the last phase of the previous call. Usually the peers have
  * reached that phase by then. The plans of a barrier, and of a call between two barriers:
@@ -18,9 +18,8 @@
  * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves only to
  * staging, or from a rank to itself.
  *
- * Two phases would not be enough. A rank could mistake a peer's phase 2 of the previous call for
- * phase 2 of this call: each replay writes the same values, so a word does not show which replay
- * wrote it.
+ * Two phases would not be enough. A rank could mistake a peer's phase 2 of the previous call for phase 2 of
+ * this call: each replay writes the same values, so a word does not show which replay wrote it.
  */
 #ifndef CECL_CE_CAPTURE_H
 #define CECL_CE_CAPTURE_H

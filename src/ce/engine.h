@@ -31,7 +31,7 @@ struct cecl_told {
 struct cecl_engine {
     struct cecl_device *dev;
     struct cecl_pool *pool;
-    const struct cecl_windows *windows; /* set by the opener */
+    const struct cecl_windows *windows; /* set by the opener (the caller of cecl_engine_open) */
     int rank, nranks;
     const struct cecl_hosted *hosted; /* owned by the opener */
     struct cecl_flags flags;

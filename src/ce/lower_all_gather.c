@@ -16,16 +16,16 @@
  *            | for each rank before me that is out of place: my piece of its block -> that rank | barrier 3 |
  *     and where a rank came late: the same without barrier 2
  *
- * A large block that is the only one of its call goes another way: lower_spread.c.
+ * A call with only one block, if it is large, goes another way: see lower_spread.c.
  *
  * Barrier 1 says "my recvbuff may be written" (push) or "my block is in my recvbuff" (pull).
  * Barrier 2 says "my data is with you" (push) or "I have read your block" (pull). Pull reads
  * recvbuffs and never a peer's sendbuff, because a sendbuff may be any memory.
  *
- * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call,
- * the later one of two ranks makes both copies between them, in the order of its stream: the block
- * to the receiver, then the piece back to the owner (route.c). No barrier depends on whether the
- * later rank is in place, so its peers need not know whether it is. */
+ * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call, the later
+ * one of two ranks makes both copies between them, in the order of its stream: the block to the receiver, then
+ * the piece back to the owner (route.c). No barrier depends on whether the later rank is in place, so its peers
+ * need not know whether it is. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)
@@ -106,7 +106,7 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
     cecl_plan_say(plan, "pull, one batch");
 }
 
-/* Equal on all ranks, unless a rank came late: then ranks may disagree, but a late call has the same
+/* Whether some rank is outside. Ranks agree on this, unless a rank came late; and a late call has the same
  * barriers either way. */
 static bool some_are_outside(const struct cecl_part *part)
 {

@@ -70,7 +70,7 @@ static struct cecl_extent staging_at(const struct cecl_part *part, int rank, uin
     return (struct cecl_extent){.at = cecl_staging_at(part, rank, offset), .from = from};
 }
 
-/* Sends bytes of every block to its receiver. */
+/* Sends bytes [low, high) of every block to the block's receiver. */
 static void push_parts(const struct cecl_part *part, struct cecl_plan *plan, uint64_t low,
                        uint64_t high)
 {

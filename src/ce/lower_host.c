@@ -3,9 +3,9 @@
  *
  *     my blocks -> my half | signal all | wait for all | halves of the peers -> my recvbuff
  *
- * One copy engine of a GPU makes all copies to and from other GPUs, one after the other, so a small
- * copy waits behind large ones. Copies to and from the host have engines of their own.
- * (docs/measurements.md, "Small calls beside bulk copies")
+ * One copy engine of a GPU makes all copies to and from other GPUs, one after the other, so a small copy waits
+ * behind large ones. Copies to and from the host have engines of their own. (docs/measurements.md, "Small calls
+ * beside bulk copies")
  *
  * A call is not cut into overlapping chunks. A stream loses 11 us each time it changes between
  * these engines, and a call of 1 MiB took longer in 2 or 4 chunks.

@@ -26,7 +26,7 @@ static void await_own(struct cecl_plan *plan, struct cecl_counted counted)
 static void add_copy(struct cecl_plan *plan, const struct cecl_one_sided *call)
 {
     const uint16_t here = (uint16_t)plan->part.call.rank, there = (uint16_t)call->peer;
-    const uint32_t window = here == there; /* the part of the end that lies in the window */
+    const uint32_t window = here == there; /* the part of the copy's end that lies in the window */
     const struct cecl_place from = {.area = cecl_area_of(CECL_AREA_SEND, call->gets ? window : 0),
                                     .rank = call->gets ? there : here},
                             to = {.area = cecl_area_of(CECL_AREA_RECV, call->gets ? 0 : window),

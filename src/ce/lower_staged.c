@@ -38,8 +38,8 @@
  *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result
  *     -> root |
  *
- * The input may be tiles (plan/block.h), whose rows copy engines move to staging, where they lie densely. A
- * rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. With several
+ * The input may be tiles (plan/block.h). Copy engines move the tiles' rows to staging, where they lie densely.
+ * A rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. With several
  * chunks the side lane makes these copies, which saves waits between the lanes.
  *
  * In place, the recvbuff is the input. When rank p pushes its result to a peer, the result overwrites that
@@ -265,7 +265,7 @@ static ceclResult_t run(const struct pipeline *pipeline, struct cecl_plan *plan)
     CECL_TRY(begin_member(pipeline, &sent));
     CECL_TRY(begin_member(pipeline, &reduced));
     cecl_plan_barrier(plan);
-    /* by flags alone the order would be right, but CUDA does not see flags as dependencies */
+    /* flags already order the side lane behind this barrier, but CUDA does not see flags as dependencies */
     side_follows(plan);
     uint32_t arrived = main_turn(pipeline, &sent, plan);
     while (reduced.member < pipeline->count) {

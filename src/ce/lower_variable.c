@@ -89,7 +89,7 @@ static void push_and_lend(const struct cecl_part *part, struct cecl_plan *plan)
         lend(part, plan, &rounds, 0);
     push_to_peers(part, plan);
     for (uint64_t n = 0; n < rounds.count; n++) {
-        cecl_plan_next_wave(plan); /* the bytes sent so far have arrived before the next batch */
+        cecl_plan_next_wave(plan); /* the next batch begins once these bytes have arrived */
         if (n + 1 < rounds.count)
             lend(part, plan, &rounds, n + 1);
         fetch(part, plan, &rounds, n);

@@ -32,7 +32,7 @@ static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t byte
  * needs SMs because ranks share a GPU. NULL: the plan has copies within a GPU. */
 const char *cecl_reason_of_moving(const struct cecl_plan *plan);
 
-/* lower_block.c, up to cecl_pieces_of */
+/* functions of lower_block.c, up to cecl_pieces_of, unless a comment names another file */
 /* Where a block, or a part of a block, lies in memory. */
 struct cecl_extent {
     struct cecl_place at; /* where byte `from` of the block lies */

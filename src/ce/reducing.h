@@ -103,8 +103,8 @@ struct cecl_chunks {
     uint64_t equal; /* how many chunks have `bytes` */
     /* where in a share each chunk after the first `equal` ones begins, and where the last chunk ends */
     uint64_t begin[CECL_HALVINGS + 2];
-    /* A chunk's room: the bytes of staging that it takes, for all senders together, and where in
-     * staging the current chunk's room begins */
+    /* room: the bytes of staging that a chunk takes, for all senders together. at: where in staging the current
+     * chunk's room begins */
     uint64_t room, at;
     /* the offset in this room at which a reduce leaves a reduced chunk, or this rank puts its own tiles */
     uint64_t own;

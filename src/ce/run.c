@@ -96,10 +96,10 @@ static ceclResult_t mark_end(const struct cecl_engine *engine, ceclStream_t work
                : ceclSuccess;
 }
 
-/* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory would
- * never be freed. After `done` the buffers are the caller's again. So the write must follow the work of
- * all lanes. If the main lane can no longer be made to wait for the side lane, the write goes on the side
- * lane, which so far follows the main lane. */
+/* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory would never
+ * be freed. After `done` the buffers are the caller's again. So the write must follow the work of all lanes. If
+ * the main lane can no longer be made to wait for the side lane, the write goes on the side lane, which already
+ * follows the main lane. */
 static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *bound,
                            ceclStream_t work)
 {
@@ -155,7 +155,7 @@ static ceclResult_t make_order(struct cecl_engine *engine)
     return result;
 }
 
-/* The engine does not change, except that the first captured call makes the event. */
+/* Adds the call to the graph. Only the first captured call changes the engine: it makes the event. */
 static ceclResult_t add_to_graph(struct cecl_engine *engine, const struct cecl_bound *bound,
                                  ceclStream_t stream, const struct cecl_capture *capture,
                                  bool *started)

@@ -38,8 +38,8 @@
 static enum cecl_direction direction_of(const struct cecl_call *call,
                                         const struct cecl_means *means, bool returns_own_block)
 {
-    /* A gathered block is pulled out of its owner's recvbuff. In a late call each pair of ranks has its own
-     * direction: see route.c. */
+    /* Peers pull a gathered block out of its owner's recvbuff, which all peers reach. In a late call each pair
+     * of ranks has its own direction: see route.c. */
     const bool readable = means->inputs_readable || call->op->family == CECL_FAMILY_GATHERED;
     const bool pull = call->options.direction == CECL_DIRECTION_PULL && !returns_own_block &&
                       readable && !means->late;
@@ -109,8 +109,8 @@ void cecl_choose_carry(const struct cecl_call *call, const struct cecl_means *me
 
 /* ---- reductions */
 
-/* How a reduction is divided into chunks. An all-reduce pushes results during its last reduction,
- * so it has fewer chunks than other reductions. */
+/* How a reduction is divided into chunks. An all-reduce has fewer chunks than other reductions, because its
+ * pushes of results hide its last reduction. */
 struct chunking {
     uint64_t chunks; /* at least this many chunks */
     /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */

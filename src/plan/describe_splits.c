@@ -58,8 +58,8 @@ static ceclResult_t check_sizes(const struct cecl_splits_args *splits, size_t ro
     return check_both(splits, form->scale_bytes, "experts->scalebytes", form->scale_bytes);
 }
 
-/* Checks that the arrays of scales are given, and that peers can write to recvscales. The function checks the arrays
- * themselves, because the description has no buffers for arrays that only kernels use. */
+/* Checks that the arrays of scales are given, and that peers can write to recvscales. The description has no buffers
+ * for these arrays, because only kernels use them. */
 static ceclResult_t check_scales(const struct cecl_scope *scope, const ceclExperts_t *experts,
                                  const struct cecl_call *call)
 {

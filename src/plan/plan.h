@@ -150,7 +150,7 @@ struct cecl_plan {
     uint32_t phases[CECL_PHASED];
     uint32_t
         number;   /* a captured call's number among the communicator's captured calls, from 1 on */
-    bool aside;   /* the plan is issued beside calls, and does not mark the end of a call */
+    bool aside;   /* a one-sided call, which is issued beside calls and does not mark their end */
     uint8_t lane; /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;

@@ -1,5 +1,5 @@
-/* Element types on the GPU: turns 16 bytes of elements into accumulators and back. The results have
- * the bits of number.h. GPU instructions are used where they give the same bits. */
+/* Element types on the GPU: turns 16 bytes of elements into accumulators and back. Results equal those of
+ * number.h bit for bit; GPU instructions are used where they give the same bits. */
 #ifndef CECL_SM_NUMBER_CUH
 #define CECL_SM_NUMBER_CUH
 

@@ -1,7 +1,6 @@
-/* Small collectives by one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or
- * an all-to-all of so few bytes that the exchange of flags around copies would take longer than moving the
- * bytes. On the host device a function follows the same protocol, but writes and reads a line in two steps
- * (small_host.c).
+/* Small collectives by one kernel on each rank: an all-reduce, a reduce-scatter, an all-gather or an all-to-all of
+ * so few bytes that the exchange of flags around copies would take longer than moving the bytes. On the host device
+ * a function follows the same protocol, but writes and reads a line in two steps (small_host.c).
  *
  * This file knows pointers and rank numbers, but no communicator.
  *
@@ -17,9 +16,9 @@
  * line of every peer, and calls on a rank are in order: the next kernel starts when the previous
  * kernel has ended or, on another stream, when it has set `done`. The verifier shows this.
  *
- * A call may be done on its rank while its last stores still travel to peers, for 1 to 2 us. The
- * end of a communicator cannot overtake these stores: before it unmaps peers' memory, it joins a
- * thread and frees words and streams through the driver, which takes far longer.
+ * A call may be done on its rank while its last stores still travel to peers, for 1 to 2 us. The end of a
+ * communicator cannot overtake these stores: before it unmaps peers' memory, it joins a thread and frees words and
+ * streams through the driver, which takes far longer.
  *
  * A graph repeats a captured call with the same arguments. Captured calls have slots of their own, and number their
  * own runs (struct cecl_counting). Their lines hold the epoch and, in upper bits, the number of the call among the

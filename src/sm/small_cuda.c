@@ -2,9 +2,9 @@
 #include "sm/kernels.h"
 #include "sm/small_args.h"
 
-/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. An SM with
- * less to send is done sooner. A call of a single thread block need not count its blocks at the
- * end. Measured: docs/data/results.md, "Small calls by one kernel". */
+/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. A large call uses many
+ * SMs, because an SM with less to send is done sooner. A small one is a single thread block, because that need
+ * not count blocks at the end. Measured: docs/data/results.md, "Small calls by one kernel". */
 #define WARPS_ALONE 4 /* up to this many warps make one block of threads */
 /* more warps are divided into thread blocks of this many, up to the largest number of thread
  * blocks */

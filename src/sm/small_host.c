@@ -183,8 +183,8 @@ static void tell(const struct cecl_meeting *meeting)
     }
 }
 
-/* Renews a row of this rank's slot half, except lines that peers use in this call. Other ranks
- * write the renewed lines only after this call has ended. */
+/* Renews a row of this rank's slots, except lines that peers use in this call. Other ranks write the renewed
+ * lines only after this call has ended. */
 static void renew(const struct cecl_small_args *args)
 {
     static const uint32_t nothing[LINE_WORDS];
