@@ -1,5 +1,5 @@
-/* Inputs for tests of reductions, as bits of elements: a mixture of numbers near 1, of random
- * bits, and of the special values of the type. */
+/* Inputs for tests of reductions, as bits of elements: numbers near 1, random bits, and the type's special values,
+ * mixed. */
 #ifndef CECL_TEST_REDUCE_INPUTS_H
 #define CECL_TEST_REDUCE_INPUTS_H
 
@@ -57,8 +57,8 @@ static inline void random_fill(void *at, ceclDataType_t type, uint64_t count, ui
     }
 }
 
-/* Elements of a floating-point type between half the largest number and the largest, the first of each eight the
- * largest itself. Neighbours have different signs, and equal places the same: sums of two overflow. */
+/* Elements of a floating-point type between half of the largest number and that number, which is the first of each
+ * eight. Neighbours have different signs, and all buffers the same signs at the same places, so sums of two overflow. */
 static inline void large_fill(void *at, ceclDataType_t type, uint64_t count, uint64_t *seed)
 {
     const unsigned f = formats[type].fraction, e = formats[type].exponent;
@@ -70,7 +70,7 @@ static inline void large_fill(void *at, ceclDataType_t type, uint64_t count, uin
     }
 }
 
-/* Whether all bits of the exponent are set, which is an infinity or a NaN in all types but e4m3. */
+/* Whether all exponent bits are set: in all types but e4m3, that is an infinity or a NaN. */
 static inline int not_finite(ceclDataType_t type, uint64_t bits)
 {
     const uint64_t infinity = ((1ull << formats[type].exponent) - 1) << formats[type].fraction;

@@ -1,6 +1,6 @@
-/* The correct result of a reduction, element by element, in plain loops. Integers follow their
- * own rules. Floats are computed step by step in the type in which they are accumulated, and
- * rounded by reference_number.h. Call reference_start first. */
+/* The correct result of a reduction, element by element, in plain loops. Integers follow their own rules. Floats are
+ * computed step by step in the type in which they are accumulated, and rounded by reference_number.h. Call
+ * reference_start first. */
 #ifndef CECL_TEST_REDUCE_REFERENCE_H
 #define CECL_TEST_REDUCE_REFERENCE_H
 
@@ -15,8 +15,6 @@ static inline uint64_t read_element(const void *at, unsigned bytes)
     memcpy(&element, at, bytes);
     return element;
 }
-
-/* ---- the reference of one element */
 
 static inline uint64_t integer_step(ceclDataType_t type, ceclRedOp_t op, uint64_t a, uint64_t x)
 {
@@ -89,7 +87,7 @@ static inline uint64_t float_bits(ceclDataType_t type, double value)
     return reference_narrow(small_format(type), f);
 }
 
-/* value / 2^halvings, rounded as the accumulator's type is */
+/* value / 2^halvings, rounded to the accumulator's type */
 static inline double float_halved(int is_double, double value, int halvings)
 {
     const double d = ldexp(value, -halvings);

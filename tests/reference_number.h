@@ -1,5 +1,5 @@
-/* A reference for small floating-point formats: the list of their values, made with ldexp, and
- * rounding by a search for the nearest value. It does not use src/sm. */
+/* A reference for small floating-point formats: the list of their values, made with ldexp, and rounding by a search for
+ * the nearest value. It does not use src/sm. */
 #ifndef CECL_TEST_REFERENCE_NUMBER_H
 #define CECL_TEST_REFERENCE_NUMBER_H
 
@@ -11,7 +11,7 @@ enum format { FP16, BF16, E4M3, E5M2, NFORMATS };
 static const struct {
     const char *name;
     int fraction, bias;
-    uint32_t sign;    /* the sign bit; one less: the NaN of results */
+    uint32_t sign;    /* the sign bit; sign - 1 is the NaN of results */
     uint32_t largest; /* bits of the largest finite value */
     uint32_t beyond;  /* result of an overflow */
 } reference[NFORMATS] = {
@@ -24,7 +24,7 @@ static const struct {
 static double reference_values[NFORMATS]
                               [0x8000]; /* values of patterns without sign; NaN beyond infinity */
 
-/* The value of a pattern without sign if the format had no infinity and no NaN. */
+/* The value of a pattern without sign, as if the format had no infinity and no NaN. */
 static inline double reference_finite(int format, uint32_t bits)
 {
     const int fraction = reference[format].fraction;
@@ -49,7 +49,7 @@ static inline double reference_value(int format, uint32_t bits)
     return bits & reference[format].sign ? -value : value;
 }
 
-/* The value after that of `bits`; after the largest, the value that would come next. */
+/* The value after that of `bits`; for the largest, the value that would follow. */
 static inline double reference_next(int format, uint32_t bits)
 {
     return reference_finite(format, bits + 1);

@@ -6,7 +6,7 @@
 #include "with_cmocka.h"
 
 #define MOST 200
-#define TOGETHER 6 /* tests that run at a time, if each has a process of its own */
+#define TOGETHER 6 /* how many tests run at a time if each has a process of its own */
 
 static struct CMUnitTest tests[MOST];
 static size_t count;
@@ -32,7 +32,7 @@ int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down)
                                    tear_down ? tear_down : last);
 }
 
-/* What a test prints goes to a file until the test has ended. */
+/* A test's output goes to a file until the test has ended. */
 static struct child {
     pid_t process;
     FILE *said;

@@ -1,10 +1,10 @@
-/* How much of the random tests runs. */
+/* How many rounds random tests run. */
 #ifndef CECL_TEST_SHARE_H
 #define CECL_TEST_SHARE_H
 
 #include <stdlib.h>
 
-/* How many of `all` rounds a test runs: one in CECL_TEST_SHARE, at least one. scripts/test.sh and the sanitizers run a
+/* Of `all` rounds a test runs one in CECL_TEST_SHARE, but at least one. scripts/test.sh and the sanitizers run a
  * quarter of them, .ci/nightly all. */
 static inline int test_share(int all)
 {

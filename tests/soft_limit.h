@@ -1,4 +1,3 @@
-/* Changes a soft limit of this process for a while. */
 #ifndef CECL_TESTS_SOFT_LIMIT_H
 #define CECL_TESTS_SOFT_LIMIT_H
 
@@ -6,7 +5,8 @@
 
 #include "with_cmocka.h"
 
-/* Returns the limit before. Give a limit of descriptors back: leak checks at the end of the process need some. */
+/* Changes a soft limit, and returns the former one. Restore a limit of descriptors, because leak checks at the end need
+ * some. */
 static inline rlim_t soft_limit(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;

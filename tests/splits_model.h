@@ -1,7 +1,6 @@
-/* Calls by splits in device memory (sm/splits.h) against a plain model. The model has random
- * splits for all ranks, and the expected bytes of every recvbuff, of the written splits and
- * places, and of the words to hosts. The including file owns the memory, which all ranks share,
- * and runs the steps, on the host or by kernels. */
+/* Calls by splits in device memory (sm/splits.h) against a plain model, which has random splits for all ranks, and the
+ * expected bytes of every recvbuff, of the splits and places that are written, and of the words for hosts. The
+ * including file owns the memory, which all ranks share, and runs the steps, on the host or by kernels. */
 #ifndef CECL_TEST_SPLITS_MODEL_H
 #define CECL_TEST_SPLITS_MODEL_H
 
@@ -14,10 +13,9 @@
 #define MODEL_SLICE ((size_t)512 << 10)
 #define MODEL_TABLE ((size_t)8 << 10)
 #define MODEL_BYTES ((size_t)192 << 10)  /* most bytes of a buffer */
-#define MODEL_SCALES ((size_t)320 << 10) /* approximate offset of the second array in a slice */
+#define MODEL_SCALES ((size_t)320 << 10) /* about where the second array begins in a slice */
 #define MODEL_UNTOUCHED 0x5A
 
-/* Memory that the steps can access. */
 struct model_memory {
     unsigned char slices[MODEL_RANKS][MODEL_SLICE], send[MODEL_RANKS][MODEL_BYTES + 64],
         scales[MODEL_RANKS][MODEL_BYTES + 64];
@@ -30,7 +28,7 @@ struct model_memory {
 struct model {
     struct cecl_splits_form form;
     bool has_offsets;
-    /* bytes from the start of slice, and of `send` and `scales` */
+    /* offsets in bytes: of the arrays in a slice, and of the first row in `send` and `scales` */
     size_t recv_at[MODEL_RANKS], scales_at[MODEL_RANKS], send_at;
     struct cecl_splits_trouble trouble;
     /* expected contents of a slice after its table, and of `out` */
@@ -53,9 +51,7 @@ static inline unsigned char model_byte(int rank, size_t at)
     return (unsigned char)((at * 2654435761u + (unsigned)rank * 40503u) >> 11);
 }
 
-/* ---- drawing */
-
-/* Draws the number of rows of each block, from a mixture of realistic shapes. */
+/* Draws how many rows a block has. `kind`: one of several realistic shapes. */
 static inline uint64_t model_rows(uint64_t *x, unsigned kind, int rank, uint32_t block)
 {
     switch (kind) {
@@ -68,7 +64,7 @@ static inline uint64_t model_rows(uint64_t *x, unsigned kind, int rank, uint32_t
     }
 }
 
-/* Places blocks that are not contiguous: with gaps, in their order. */
+/* Places blocks in their order, with gaps. */
 static inline void model_draw_offsets(uint64_t *x, const struct model *m, struct model_memory *at,
                                       int rank)
 {
@@ -89,15 +85,13 @@ static inline uint64_t model_input_end(const struct model *m, const struct model
     return end;
 }
 
-/* ---- the model */
-
-/* The index of a block in its sender's arrays. */
+/* A block's index in its sender's arrays. */
 static inline uint32_t model_index(const struct model *m, uint32_t to, uint32_t expert)
 {
     return m->form.back ? expert * m->form.nranks + to : to * m->form.experts + expert;
 }
 
-/* The first row of a block, and how many of its rows lie in sendbuff. */
+/* How many of a block's rows lie in sendbuff; *begin: the first one. */
 static inline uint64_t model_sent(const struct model *m, const struct model_memory *at,
                                   uint32_t from, uint32_t index, uint64_t *begin)
 {
@@ -110,7 +104,7 @@ static inline uint64_t model_sent(const struct model *m, const struct model_memo
     return *begin + rows > m->form.send_rows ? m->form.send_rows - *begin : rows;
 }
 
-/* Checks rows that arrived in one of the arrays. */
+/* Writes rows that must arrive in one of the arrays into the expected slice. */
 static inline void model_arrive(struct model *m, size_t at, int salt, uint64_t row, uint64_t next,
                                 uint64_t begin, uint64_t rows)
 {
@@ -118,7 +112,7 @@ static inline void model_arrive(struct model *m, size_t at, int salt, uint64_t r
         m->slice[at + next * row + i] = model_byte(salt, begin * row + i);
 }
 
-/* Receives a block after the first `next` rows. */
+/* Writes what a block must leave behind the first `next` rows. Returns the row after its last one. */
 static inline uint64_t model_receive(struct model *m, const struct model_memory *at, uint32_t to,
                                      uint32_t from, uint32_t expert, uint32_t place, uint64_t next)
 {
@@ -142,7 +136,7 @@ static inline uint64_t model_receive(struct model *m, const struct model_memory 
     return next + all;
 }
 
-/* Computes the output of rank `to`. Records the first block that does not fit. */
+/* Computes what rank `to` must get. Notes the first block that does not fit. */
 static inline void model_expect(struct model *m, const struct model_memory *at, uint32_t to)
 {
     uint64_t next = 0;
@@ -165,7 +159,7 @@ static inline void model_expect(struct model *m, const struct model_memory *at, 
     }
 }
 
-/* The first block of any rank that ends beyond its sendbuff. */
+/* Notes the first block of any rank that ends behind its sendbuff. */
 static inline void model_judge_sends(struct model *m, const struct model_memory *at)
 {
     for (uint32_t r = 0; r < m->form.nranks; r++)
@@ -182,7 +176,7 @@ static inline void model_judge_sends(struct model *m, const struct model_memory 
         }
 }
 
-/* The end of the last row that rank `to` receives, if there is room. */
+/* Where the last row that rank `to` receives ends, if there is room. */
 static inline uint64_t model_output_end(struct model *m, const struct model_memory *at, uint32_t to)
 {
     uint64_t end = 0;
@@ -246,7 +240,7 @@ static inline void model_draw(uint64_t *x, int n, uint64_t row_most, struct mode
     at->end = 0;
 }
 
-/* A step of a rank, on this memory. */
+/* The arguments of a rank's step on this memory. */
 static inline struct cecl_splits model_step(const struct model *m, struct model_memory *at,
                                             int rank, enum cecl_splits_step step)
 {
@@ -269,7 +263,7 @@ static inline struct cecl_splits model_step(const struct model *m, struct model_
                                 .trouble = &at->trouble[rank]};
 }
 
-/* Calls `each` with all steps of all ranks, and `meet` where ranks meet. */
+/* Gives all steps of all ranks to `each`, and calls `meet` where ranks meet. */
 static inline void model_run(struct model *m, struct model_memory *at,
                              void (*each)(const struct cecl_splits *), void (*meet)(void))
 {
@@ -302,7 +296,7 @@ static inline void model_check_trouble(const struct model *m, const struct model
             want->what, want->rank, want->to, want->expert, want->experts, want->rows, want->room);
 }
 
-/* Compares everything after all ranks' steps. */
+/* After all steps of all ranks, compares everything. */
 static inline void model_check(struct model *m, const struct model_memory *at)
 {
     const int n = (int)m->form.nranks;
@@ -321,12 +315,12 @@ static inline void model_check(struct model *m, const struct model_memory *at)
         model_check_trouble(m, at, r);
 }
 
-/* ---- lines of other calls: 4 ranks, and no row moves by a line that is not of the call */
+/* ---- lines of other calls. 4 ranks: no row may move by a line that belongs to another call */
 
 typedef void model_each(const struct cecl_splits *);
 typedef void model_meet(void);
 
-/* All ranks but `silent` do a step; rank `odd` has other sizes, which only the hash of its call shows here. */
+/* All ranks but `silent` do a step. Rank `odd` makes a call of other sizes, which only its hash shows. */
 static inline void model_all_do(const struct model *m, struct model_memory *at,
                                 enum cecl_splits_step step, int silent, int odd, model_each *each,
                                 model_meet *meet)
@@ -340,7 +334,7 @@ static inline void model_all_do(const struct model *m, struct model_memory *at,
     meet();
 }
 
-/* Draws a call with rows, and makes it. Its lines stay, and its output is cleared. */
+/* Draws a call with rows, and makes it. Keeps its lines, and clears its output. */
 static inline void model_first_call(struct model *m, struct model_memory *at, model_each *each,
                                     model_meet *meet)
 {
@@ -356,7 +350,7 @@ static inline void model_first_call(struct model *m, struct model_memory *at, mo
     }
 }
 
-/* Rank `r` moves its rows. It writes nothing, and names rank `other`. */
+/* Rank `r` does the step that moves rows. It must write nothing, and name rank `other`. */
 static inline void model_must_move_nothing(const struct model *m, struct model_memory *at, int r,
                                            uint32_t other, model_each *each, model_meet *meet)
 {
@@ -372,7 +366,7 @@ static inline void model_must_move_nothing(const struct model *m, struct model_m
         assert_true(at->out[r][i] == UINT64_MAX);
 }
 
-/* A communicator has failed, and its release has ended the wait for rank 2's line. */
+/* Rank 2's line has not come: the wait for it ended because the communicator failed. */
 static inline void model_early_line(struct model *m, struct model_memory *at, model_each *each,
                                     model_meet *meet)
 {
@@ -383,7 +377,7 @@ static inline void model_early_line(struct model *m, struct model_memory *at, mo
             model_must_move_nothing(m, at, r, 2, each, meet);
 }
 
-/* Rank 1's seal has come before the rest of its line, which still says where an earlier recvbuff lay. */
+/* Rank 1's seal came before the rest of its line, which still says where an earlier recvbuff lies. */
 static inline void model_torn_line(struct model *m, struct model_memory *at, model_each *each,
                                    model_meet *meet)
 {

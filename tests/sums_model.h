@@ -1,5 +1,4 @@
-/* Random sums of rows (sm/sums.h); rows hold all kinds of numbers. The including file owns the
- * memory. */
+/* Random sums of rows (sm/sums.h) of all kinds of numbers. The including file owns the memory. */
 #ifndef CECL_TEST_SUMS_MODEL_H
 #define CECL_TEST_SUMS_MODEL_H
 

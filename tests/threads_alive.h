@@ -1,6 +1,5 @@
-/* Counts the threads of this process, except threads that are ending and threads of CUDA. After a
- * join, a thread stays listed for a moment, but its kernel flag PF_EXITING (proc_pid_stat(5),
- * field 9) is set before the join returns. */
+/* Counts the threads of this process, except threads that are ending and threads of CUDA. A joined thread stays listed
+ * for a moment, but its kernel flag PF_EXITING (proc_pid_stat(5), field 9) is set before the join returns. */
 #ifndef CECL_TESTS_THREADS_ALIVE_H
 #define CECL_TESTS_THREADS_ALIVE_H
 
@@ -11,8 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads the kernel's line on a thread, from the state on, which follows the name. False: the
- * thread has ended. */
+/* Reads what the kernel says about a thread, from the state on, which follows the name. False: the thread has ended. */
 static inline bool thread_read_stat(const char *tid, char text[1024])
 {
     char path[64];
@@ -38,8 +36,8 @@ static inline bool thread_is_ending(const char *tid)
            sscanf(text, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1 || (flags & PF_EXITING) != 0;
 }
 
-/* Waits until a thread has been asleep for a while. Then it is inside a wait, and not only late
- * on a busy machine. `tid`: 0 until the thread has written its number there. False after 20 s. */
+/* Waits until a thread has slept for a while, so that it is inside a wait, and not only late on a busy machine. `tid`:
+ * 0 until the thread writes its number there. False after 20 s. */
 static inline bool thread_falls_asleep(const _Atomic int *tid)
 {
     char name[24], text[1024];
@@ -63,7 +61,7 @@ static inline bool thread_read_name(const char *tid, char name[32])
     return read;
 }
 
-/* CUDA creates threads of its own at any time, and keeps them. */
+/* CUDA starts threads of its own at any time, and keeps them. */
 static inline bool thread_is_drivers(const char *tid)
 {
     char name[32];

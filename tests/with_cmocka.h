@@ -1,4 +1,4 @@
-/* What each test needs: cmocka.h, after its own headers, and the C library's commonest. */
+/* What each test needs: cmocka.h, which must come after its own headers, and common headers of the C library. */
 #ifndef CECL_TEST_WITH_CMOCKA_H
 #define CECL_TEST_WITH_CMOCKA_H
 
@@ -18,7 +18,7 @@
 #define TEST(name) TEST_BETWEEN(name, NULL, NULL)
 /* The same with functions that run before and after the test; NULL: none. */
 #define TEST_BETWEEN(name, set_up, tear_down) TEST_IF(1, name, set_up, tear_down)
-/* The same for a test that the program has only if `condition` holds at its start. */
+/* The same for a test that exists only if `condition` holds at the program's start. */
 #define TEST_IF(condition, name, set_up, tear_down) \
     static void name(void **state); \
     __attribute__((constructor)) static void name##_is_registered(void) \
@@ -27,7 +27,7 @@
             tests_add((struct CMUnitTest){#name, name, set_up, tear_down, NULL}); \
     } \
     static void name(void **state)
-/* Runs a test once more, between other functions. */
+/* Runs a test once more, with other functions before and after it. */
 #define TEST_AGAIN(name, set_up, tear_down) TEST_AGAIN_IF(1, name, set_up, tear_down)
 #define TEST_AGAIN_IF(condition, name, set_up, tear_down) \
     __attribute__((constructor)) static void name##_runs_after_##set_up(void) \
@@ -37,20 +37,21 @@
                 (struct CMUnitTest){#name " after " #set_up, name, set_up, tear_down, NULL}); \
     }
 void tests_add(struct CMUnitTest test);
-/* Runs the tests that are registered, and returns how many failed. `set_up` runs before the first and `tear_down` after
- * the last; NULL: none. */
+/* Runs the registered tests, with `set_up` before the first and `tear_down` after the last (NULL: none). Returns how
+ * many failed. */
 int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
-/* Names these functions for a program without a main, which runs its tests on the host device unless CECL_DEVICE is set. */
+/* These functions run before and after the tests of a program without a main. It uses the host device unless
+ * CECL_DEVICE is set. */
 #define TESTS_BETWEEN(set_up, tear_down) \
     __attribute__((constructor)) static void tests_are_between(void) \
     { \
         tests_between(set_up, tear_down); \
     }
 void tests_between(CMFixtureFunction set_up, CMFixtureFunction tear_down);
-/* The same for tests that mostly wait: each runs in a process of its own, several at a time. */
+/* Runs tests that mostly wait: each in a process of its own, several at a time. */
 int tests_run_apart(void);
 
-/* Begins a function that replaces `name` (by the linker, see CMakeLists.txt), which is then called __real_name. */
+/* Begins a function with which the linker replaces `name` (see CMakeLists.txt); the replaced one is called __real_name. */
 #define WRAPPED(result, name, parameters) \
     result __real_##name parameters; \
     result __wrap_##name parameters; \

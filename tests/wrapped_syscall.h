@@ -1,4 +1,4 @@
-/* Replaces syscall() (by the linker), with which the library sleeps, wakes sleepers and watches processes. */
+/* Replaces syscall(), by which the library sleeps, wakes sleepers and watches processes (by the linker). */
 #ifndef CECL_TESTS_WRAPPED_SYSCALL_H
 #define CECL_TESTS_WRAPPED_SYSCALL_H
 
@@ -13,7 +13,7 @@
         long a[6]; \
         va_list arguments; \
         va_start(arguments, number); \
-        for (int i = 0; i < 6; i++) /* callers may pass fewer; the rest is ignored */ \
+        for (int i = 0; i < 6; i++) /* callers may pass fewer arguments; the rest is not read */ \
             a[i] = va_arg(arguments, long); \
         va_end(arguments); \
         return (refuses) ? -1 : __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]); \

@@ -203,8 +203,7 @@ TEST(all_ranks_have_two_barriers_whatever_they_lend)
 {
     uint64_t layout[2][10];
     static const uint64_t owns[] = {0, 1, 8, 9, 100};
-    static const uint32_t copies[] = {1, 3, 3, 7,
-                                      51}; /* the block for the peer, and two for each round */
+    static const uint32_t copies[] = {1, 3, 3, 7, 51}; /* the block; two for each round */
     for (size_t i = 0; i < 5; i++) {
         const struct cecl_part part = swap_part(layout, 0, owns[i], 8);
         struct cecl_plan plan = lower_at(part, 2, 0);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a test of this folder from a copy in a folder that only its owner may enter, as root's home is.
-# in_closed_folder.sh TEST ARGUMENT...
+# in_closed_folder.sh TEST ARGUMENT...: runs a test of this folder from a copy in a folder that only its owner may
+# enter, as root's home is.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "$0")/../.." && pwd)
 test=$1

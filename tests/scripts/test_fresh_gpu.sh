@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs scripts/fresh_gpu.sh on sources that only print, with a GPU driver, CMake, MPI and Python that do so, too, and
-# holds its table against what it should say.
-# test_fresh_gpu.sh SCRATCH_DIR
+# test_fresh_gpu.sh SCRATCH_DIR: runs scripts/fresh_gpu.sh with sources, a GPU driver, CMake, MPI and Python that only
+# print, and compares its table with what it should say.
 # shellcheck disable=SC2016 # the programs' variables
 set -uo pipefail
 root=$(cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -28,7 +27,7 @@ program "$sources/scripts/demo.sh" '[ -z "$CPATH$CUDA_HOME" ] && [ "$NCCL_HERE" 
 program "$sources/scripts/test.sh" 'echo "all 7 tests that ran passed, 2 skipped: no NVLink ($*)"'
 export PATH=$scratch/bin:$PATH CPATH=/nowhere CUDA_HOME=/nowhere NCCL_HERE=1
 
-# expect STATUS LINE...: how the script ends, and lines of its table
+# expect STATUS LINE...: the script must end with STATUS, and its table must have these lines.
 expect() {
     local status=0 wanted=$1 said
     shift

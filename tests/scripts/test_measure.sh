@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Runs scripts/measure.sh with programs that only end with a given status. It must end with 1 if any of them fails,
-# and run the others nevertheless.
-# test_measure.sh SCRATCH_DIR
+# test_measure.sh SCRATCH_DIR: runs scripts/measure.sh with programs that only end with a given status. If one fails,
+# the script must still run the others, and end with 1.
 set -uo pipefail
 root=$(cd -- "$(dirname -- "$0")/../.." && pwd)
 scratch=$1
@@ -10,7 +9,7 @@ rm -rf "$scratch"
 mkdir -p "$scratch/bin" "$scratch/build/measure" "$scratch/cmocka"
 cp -r "$root/scripts" "$scratch/scripts"
 
-# A program that fails if its arguments have the words of $BROKEN.
+# Programs that fail if their arguments contain $BROKEN.
 for program in nvidia-smi cmake ctest mpirun python3; do
     cat >"$scratch/bin/$program" <<'END'
 #!/bin/sh
@@ -20,7 +19,7 @@ END
     chmod +x "$scratch/bin/$program"
 done
 
-# ends STATUS MODE... : how measure.sh must end while $BROKEN fails; leaves what it prints in $said.
+# ends STATUS MODE...: while $BROKEN fails, measure.sh must end with STATUS. Leaves its output in $said.
 ends() {
     local wanted=$1 status
     shift

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Starts ranks as the scripts do, as the current user and, if that is root, as another user.
+# Starts ranks as the scripts do: as the current user and, if that is root, as another user.
 set -uo pipefail
 scripts=$(cd -- "$(dirname -- "$0")/../../scripts" && pwd)
-home=$(mktemp -d /tmp/cecl_XXXXXX) # not in TMPDIR, which may be closed too
+home=$(mktemp -d /tmp/cecl_XXXXXX) # not in TMPDIR, which the other user may not enter
 trap 'rm -rf "$home"' EXIT
-# The other user may not enter the folders above this one: root's home is closed to others.
+# The other user may not enter the folders above this one, for example root's home.
 cp "$scripts/common.sh" "$home"
 failed=0
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Holds what scripts/setup.sh does and says against what it may find on PATH, and against what apt-get may
-# answer. Commands of the system are replaced: nothing is installed.
-# test_setup.sh SCRATCH_DIR
+# test_setup.sh SCRATCH_DIR: checks what scripts/setup.sh does and says, whatever it finds on PATH and whatever apt-get
+# answers. Commands of the system are replaced, so nothing is installed.
 set -uo pipefail
 setup=$(cd -- "$(dirname -- "$0")/../../scripts" && pwd)/setup.sh
 scratch=$1
@@ -16,20 +15,20 @@ command_is() {
     chmod +x "$bin/$1"
 }
 
-# run [PACKAGE]: setup.sh for the package, or for `gizmo`; keeps its output and its exit status.
+# run [PACKAGE]: runs setup.sh for the package, or for `gizmo`; keeps its output and its exit status.
 run() {
     said=$(PATH=$bin:$PATH "$setup" "${1:-gizmo}" 2>&1)
     status=$?
 }
 
-# expect STATUS WORDS
+# expect STATUS WORDS: setup.sh must have ended with STATUS, and printed WORDS.
 expect() {
     [ "$status" -eq "$1" ] && [[ $said == *"$2"* ]] && return
     printf 'expected, with status %s: %s\nsaid, with status %s: %s\n' "$1" "$2" "$status" "$said"
     failed=1
 }
 
-# expect_nothing PACKAGE: setup.sh finds it. Otherwise it would ask apt-get.
+# expect_nothing PACKAGE: setup.sh must find the package, and ask apt-get nothing.
 expect_nothing() {
     run "$1"
     [ "$status" -eq 0 ] && [ -z "$said" ] && return
@@ -37,7 +36,7 @@ expect_nothing() {
     failed=1
 }
 
-# expect_missing PACKAGE: setup.sh tries to install it.
+# expect_missing PACKAGE: setup.sh must try to install the package.
 expect_missing() {
     run "$1"
     expect 1 "Installing $1"
@@ -48,7 +47,7 @@ command_is dpkg-query 'printf installed'
 command_is apt-get 'exit 9'
 expect_nothing gizmo
 
-# The program is on PATH, but not from Debian. A command that cannot start counts as missing.
+# The program is on PATH, but not as a Debian package. A command that cannot start counts as missing.
 command_is dpkg-query 'exit 1'
 command_is ctest 'exit 0'
 cmake_least=$(sed -n 's/^cmake_minimum_required(VERSION \([0-9.]*\).*/\1/p' "${setup%/*}/../CMakeLists.txt")
@@ -70,7 +69,7 @@ expect_nothing openmpi-bin
 command_is mpirun 'echo "HYDRA build details:"'
 expect_missing openmpi-bin
 
-# A library is found if a program with its header can be linked.
+# A library counts as found if a program that includes its header can be linked.
 command_is pkg-config 'exit 1'
 command_is gcc '
 grep -q "^#include <cmocka.h>" "$1" || exit 1
@@ -87,7 +86,7 @@ command_is apt-get 'exit 0'
 run
 expect 0 "Installing gizmo"
 
-# Offline and without lists: update fails, or succeeds with warnings, and no package is known.
+# Offline and without package lists: `update` fails, or succeeds with warnings, and no package is known.
 command_is apt-get 'case $1 in
 update) echo "W: Failed to fetch http://deb.example/InRelease  Temporary failure resolving"; exit 0 ;;
 install) echo "E: Unable to locate package gizmo"; exit 100 ;;
@@ -99,19 +98,19 @@ command_is apt-get 'case $1 in update) exit 100 ;; *) echo "E: Unable to locate 
 run
 expect 1 "It could not fetch its package lists"
 
-# Old lists name a file that the server no longer has.
+# The lists are old: they name a file that the server no longer has.
 command_is apt-get 'case $1 in
 install) echo "E: Failed to fetch http://deb.example/gizmo_1.deb  404  Not Found"; exit 100 ;;
 esac'
 run
 expect 1 'ends without a warning'
 
-# Lists exist, but the package is not in them.
+# There are lists, but the package is not in them.
 command_is apt-get 'case $1 in install) echo "E: Unable to locate package gizmo"; exit 100 ;; esac'
 run
 expect 1 "do not name them"
 
-# Without root and sudo; then without Debian: PATH has only the commands that are linked here.
+# Without root and sudo; then without Debian, where PATH has only the commands that are linked here.
 command_is id 'echo 1000'
 mkdir -p "$scratch/only"
 for tool in bash sh env dirname; do

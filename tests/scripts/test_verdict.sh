@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
-# Runs ctest on tests made for this, and holds what scripts/verdict.sh and scripts/failures.sh say of them
-# against what they should say.
-# test_verdict.sh SCRATCH_DIR
+# test_verdict.sh SCRATCH_DIR: runs ctest on tests made for this, and compares what scripts/verdict.sh and
+# scripts/failures.sh say with what they should say.
 set -uo pipefail
 root=$(cd -- "$(dirname -- "$0")/../.." && pwd)
 verdict=$root/scripts/verdict.sh
 scratch=$1
 failed=0
 
-# run NAME=EXIT_CODE[:WORDS] ...: ctest of such tests; leaves what the verdict says in $said, and its
-# exit status in $status. 77 is a skipped test.
+# run NAME=EXIT_CODE[:WORDS] ...: runs ctest on such tests; leaves the verdict's output in $said, and its exit status in
+# $status. 77 means skipped.
 run() {
     rm -rf "$scratch"
     mkdir -p "$scratch"
@@ -25,14 +24,14 @@ run() {
     status=$?
 }
 
-# expect STATUS WORDS: one of the verdict's lines is WORDS.
+# expect STATUS WORDS: the verdict must end with STATUS, and one of its lines must be WORDS.
 expect() {
     [ "$status" -eq "$1" ] && grep -qxF -- "$2" <<<"$said" && return
     printf 'expected, with status %s: %s\nsaid, with status %s: %s\n' "$1" "$2" "$status" "$said"
     failed=1
 }
 
-# expect_last WORDS: the last line is WORDS.
+# expect_last WORDS: the last line must be WORDS.
 expect_last() {
     [ "$(tail -n 1 <<<"$said")" = "$1" ] && return
     printf 'expected as the last line: %s\nsaid: %s\n' "$1" "$said"
@@ -68,7 +67,7 @@ fi
 run
 expect 1 "no test was run; what ctest said is in $scratch/output"
 
-# A test that is skipped prints the reason, on the same line or just before.
+# A script that skips a test must print the reason, on the line of `exit 77` or on the one before.
 silent=$(cd "$root" && find tests bench examples -name '*.sh' -o -name CMakeLists.txt | sort |
     xargs awk '/(^|[ ;{|])exit 77/ && !/skipped: / && before !~ /skipped: / { print FILENAME ":" FNR ": " $0 }
         { before = $0 }')

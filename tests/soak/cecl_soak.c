@@ -1,13 +1,11 @@
-/* cecl_soak [SECONDS [SEED [EPOCH]]]: random calls and messages on random communicators for a
- * given time, under MPI, on the host device or on GPUs.
+/* cecl_soak [SECONDS [SEED [EPOCH]]]: random calls and messages on random communicators for a given time, under MPI, on
+ * the host device or on GPUs.
  *
- * Time is divided into epochs. Each epoch draws its settings, makes bursts of calls (bursts.h) on
- * communicators that are created, split, ended, aborted and revoked, and ends everything that it
- * created. Resources of the process after an epoch are compared with those after the first
- * epochs. An epoch depends only on the seed and on its number, so a failed epoch can be repeated:
- * the output has SEED and EPOCH. Without SEED, or with 0, the seed comes from the clock.
- *
- * The default of SECONDS is CECL_SOAK_SECONDS, or 10. */
+ * Time is divided into epochs. Each epoch draws its settings, makes bursts of calls (bursts.h) on communicators that
+ * are created, split, ended, aborted and revoked, and ends everything that it created. After an epoch, the process must
+ * hold no more resources than after the first epochs. An epoch depends only on the seed and on its number, which the
+ * output has, so a failed epoch can be repeated. Without SEED, or with 0, the seed comes from the clock. The default of
+ * SECONDS is CECL_SOAK_SECONDS, or 10. */
 #include <malloc.h>
 #include <signal.h>
 
@@ -16,7 +14,7 @@
 
 #define EPOCH_STEPS 64
 #define EPOCH_SECONDS 120 /* seconds after which an epoch counts as hanging */
-#define EPOCHS_WARM 2     /* after this many epochs, one-time setup is complete */
+#define EPOCHS_WARM 2     /* after so many epochs, nothing is set up any more that stays */
 #define LATE_MS 40
 
 static double seconds = 10;
@@ -24,13 +22,9 @@ static uint64_t seed;
 static uint64_t first_epoch;
 static uint64_t bursts_made;
 
-/* ---- communicators that are aborted or revoked */
-
 #define PENDING 3
-/* Seconds until a failure must be known. Milliseconds are usual; a machine with more ranks than
- * cores may run other processes for a while. */
 
-static int trouble_aborts, trouble_revokes; /* counts of these events */
+static int trouble_aborts, trouble_revokes; /* how often each has happened */
 
 enum way { ABORT, REVOKE, ALL_ABORT, WAYS };
 
@@ -39,8 +33,8 @@ struct breakage {
     enum way way;
     int culprit;        /* its rank in the team */
     int calls, few;     /* calls that all others make, and calls that the culprit makes */
-    bool leaves[RANKS]; /* ranks that are no members of the new communicator */
-    /* there is a new communicator; on this rank: the old one is aborted at the end */
+    bool leaves[RANKS]; /* ranks that will not be in the new communicator */
+    /* whether a new communicator is made; whether this rank aborts the old one at the end */
     bool shrinks, abrupt;
     struct mail *mail; /* messages after the calls; NULL: none */
 };
@@ -67,7 +61,7 @@ static struct breakage draw_breakage(uint64_t *x)
     return b;
 }
 
-/* Returns how many calls were made before this rank knew of the failure. */
+/* Returns how many calls succeeded before one showed this rank the failure. */
 static int make_calls(const struct breakage *b, int calls)
 {
     for (int i = 0; i < calls; i++) {
@@ -87,7 +81,7 @@ static void right_or_remote(const struct breakage *b, ceclResult_t result)
         multi_expect(b->team->comm, result, ceclRemoteError, NULL, "messages", __FILE__, __LINE__);
 }
 
-/* Makes messages after the calls. The culprit stops at any message, so others wait for it. */
+/* Makes messages after the calls. The culprit stops after some of them, so others wait for it. */
 static void make_messages(const struct breakage *b, bool culprit)
 {
     const int stop = (int)(random_next(&bursts_own) % (MAIL_MESSAGES + 1));
@@ -97,8 +91,7 @@ static void make_messages(const struct breakage *b, bool culprit)
                                   &bursts_own));
 }
 
-/* Checks that the failure is known soon, with the culprit's rank, and that later calls are
- * refused. */
+/* The failure must be known soon, with the culprit's rank, and later calls must be refused. */
 static void hear(const struct breakage *b, int made)
 {
     ceclComm_t comm = b->team->comm;
@@ -111,7 +104,7 @@ static void hear(const struct breakage *b, int made)
     }
     if (b->mail)
         right_or_remote(b, mail_finish(b->mail));
-    /* an abort without a pending call only affects ranks that wait for the culprit */
+    /* if no call is pending, an abort is only noticed by ranks that then wait for the culprit */
     if (b->way == ABORT)
         right_or_remote(b, ceclBarrier(comm, 0));
     assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
@@ -137,16 +130,16 @@ static bool misbehave(const struct breakage *b)
     return false;
 }
 
-/* A member aborts or revokes a communicator, or all members abort it, while calls are pending. The others must learn of it,
- * and of the culprit's rank; results that are reported as valid must be right. Some of the members then make a new
- * communicator. Other communicators continue. */
+/* A member aborts or revokes a communicator, or all members abort it, while calls are pending. The others must learn of
+ * it, and of the culprit's rank; results that are reported as valid must be right. Then some members may make a new
+ * communicator. Other communicators go on. */
 static void trouble_breaks(uint64_t *x)
 {
     const struct breakage b = draw_breakage(x);
     bool ended = b.team->me < 0;
     trouble_aborts += b.way != REVOKE;
     trouble_revokes += b.way == REVOKE;
-    MPI_Barrier(MPI_COMM_WORLD); /* the pool has grown on all members */
+    MPI_Barrier(MPI_COMM_WORLD); /* now the pool has grown on all members */
     if (!ended)
         ended = misbehave(&b);
     if (b.shrinks)
@@ -156,14 +149,12 @@ static void trouble_breaks(uint64_t *x)
     else if (!ended)
         multi_refused(NULL, ceclCommDestroy(b.team->comm), ceclRemoteError, NULL);
     b.team->alive = false;
-    MPI_Barrier(MPI_COMM_WORLD); /* no copies may reach memory that other calls use */
+    MPI_Barrier(MPI_COMM_WORLD); /* copies under way must not reach memory of later calls */
     if (b.mail)
         mail_forget(b.mail);
 }
 
-/* ---- epochs */
-
-/* One rank is far later than ranks usually are. */
+/* One rank comes far later than usual. */
 static void dawdle(uint64_t *x)
 {
     const uint64_t who = random_next(x) % (uint64_t)multi_nranks, ms = random_next(x) % LATE_MS;
@@ -171,14 +162,14 @@ static void dawdle(uint64_t *x)
         multi_pause_ms((long)ms);
 }
 
-/* This rank's current position. SIGALRM prints it if an epoch hangs. */
+/* What this rank is doing. SIGALRM prints it if an epoch hangs. */
 static struct {
     unsigned long long epoch;
     int step;
     const char *doing;
 } here;
 
-/* These calls are not safe in a signal handler, but the process hangs, and ends now. */
+/* These calls are not safe in a signal handler. The process hangs anyway, and ends here. */
 static void tell_hang(int signal)
 {
     fprintf(stderr, "rank %d hangs: epoch %llu of seed %llu, step %d, %s\n", multi_rank, here.epoch,
@@ -215,7 +206,7 @@ static void live(uint64_t x)
     settings_clear();
 }
 
-/* The initial state of an epoch's generator: never 0, which the generator would not leave. */
+/* The state with which an epoch's generator begins. It is never 0, which the generator would keep. */
 static uint64_t begin_of(uint64_t epoch)
 {
     uint64_t x = seed + epoch * 0x9e3779b97f4a7c15u;
@@ -224,7 +215,6 @@ static uint64_t begin_of(uint64_t epoch)
     return x | 1;
 }
 
-/* Broadcasts rank 0's value. */
 static uint64_t agreed(uint64_t mine)
 {
     MPI_Bcast(&mine, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
@@ -281,7 +271,7 @@ int main(int argc, char **argv)
     seed = seed ? seed : (uint64_t)(multi_seconds() * 1e6);
     first_epoch = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
     unsetenv("CECL_SOAK_SECONDS");   /* no setting of the library */
-    setenv("CECL_DEBUG", "none", 0); /* intended failures need no warning */
+    setenv("CECL_DEBUG", "none", 0); /* failures are intended, so no warnings */
     mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
     return multi_main(argc, argv);
 }

@@ -1,11 +1,10 @@
-/* The words of captured calls (CECL_COUNTER_TURN, CECL_COUNTER_CALL): a rank writes one word for all its peers, and a
- * wait is for one bit of it. The number of the call, in a word of its own, is one more bit: it is set while the number is
- * there, and a wait is for just that number.
+/* The words of captured calls (CECL_COUNTER_TURN, CECL_COUNTER_CALL). A rank writes one word for all its peers, and a
+ * wait is for one bit of it. The number of the call, in a word of its own, is treated as one more bit: it is set while
+ * the number is there, and a wait is for exactly this number.
  *
- * Each time a bit is set in a word, each peer waits once for this bit. The n-th wait must end with the n-th
- * setting in every possible run. So two things must have an order: the bit is cleared after all peers' waits for
- * it, and a peer's next wait for the bit comes after the clearing. Then what a wait guarantees does not depend on the
- * order of the walk. */
+ * Each time a bit is set in a word, each peer waits once for this bit. The n-th wait must end with the n-th setting in
+ * every possible run. That needs two orders: the bit is cleared after all peers' waits for it, and a peer's next wait
+ * for the bit comes after the clearing. With both, what a wait guarantees does not depend on the order of the walk. */
 #include "flags/turns.h"
 #include "verify/internal.h"
 
@@ -17,7 +16,7 @@ static struct verify_taken *taken_by(const struct verifier *v, int writer, int r
     return &v->taken[(writer * v->nranks + reader) * VERIFY_BITS + bit];
 }
 
-/* At first the last phase of all calls so far is done. */
+/* In the beginning, the last phase of all earlier calls is done. */
 void verify_bits_begin(struct verifier *v)
 {
     for (int r = 0; r < v->nranks; r++)
@@ -30,7 +29,7 @@ static bool is_after(const struct verifier *v, int actor, const struct verify_ma
            verify_clock(v, actor, v->actors[actor].nevents)[mark->actor] >= mark->event;
 }
 
-/* Checks that all peers' waits for a bit come before the actor's last event, which clears the bit. */
+/* All peers' waits for a bit must come before the actor's last event, which clears the bit. */
 static ceclResult_t check_clear(const struct verifier *v, int rank, int actor, int bit, uint32_t at)
 {
     for (int r = 0; r < v->nranks; r++) {
@@ -88,7 +87,7 @@ ceclResult_t verify_wait_bit(struct verifier *v, int rank, const struct cecl_ste
         b++;
     struct verify_taken *taken = taken_by(v, step->peer, rank, b);
     *stuck = numbers ? bits->number != step->phase : (bits->word & step->phase) == 0;
-    /* the upper halves tell the watchdog which rank is late (flags/turns.h); a number comes one step later */
+    /* the upper halves tell the watchdog which rank is late (flags/turns.h); a number comes one step after them */
     if (*stuck && (int16_t)((v->bits[rank].word >> 16) - (bits->word >> 16)) < !numbers)
         return VERIFY_FAULT(
             "launch %d, rank %d, step %u: waits for rank %u, which does not look late",

@@ -1,5 +1,5 @@
-/* The verifier's data: inputs, as tags that represent bytes, and the expected tag of every output byte.
- * cecl_call_block defines each collective. */
+/* The verifier's data: inputs, as tags that stand for bytes, and the expected tag of every output byte. cecl_call_block
+ * defines each collective. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static const struct cecl_call *call_at(const struct verifier *v, int call, uint3
     return &cecl_plan_part(verify_plan(v, call, rank), part)->call;
 }
 
-/* Returns where byte `i` of a rank's block for rank `to` lies in that rank's input. */
+/* Where byte `i` of a rank's block for rank `to` lies in that rank's input. */
 static uint64_t input_offset(const struct cecl_call *call, int to, uint64_t i)
 {
     return call->op->has_tiles ? verify_tile_byte(call, to, i)
@@ -26,7 +26,7 @@ static uint64_t input_offset(const struct cecl_call *call, int to, uint64_t i)
                                      cecl_offset_within(call, verify_input_pitch(call), i);
 }
 
-/* Returns the tag of byte `i` of the block from rank `from` to rank `to`. */
+/* The tag of byte `i` of the block from rank `from` to rank `to`. */
 static uint32_t source_tag(const struct verifier *v, int call, uint32_t part, int from, int to,
                            uint64_t i)
 {
@@ -64,7 +64,7 @@ static ceclResult_t check_block(const struct verifier *v, int call, uint32_t par
     return ceclSuccess;
 }
 
-/* Returns the tag of the reduction of byte `i` of all ranks' blocks for `rank`, in rank order. */
+/* The tag of the reduction of byte `i` of all ranks' blocks for `rank`, in rank order. */
 static uint32_t reduced_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t i)
 {
     uint32_t tag = source_tag(v, call, part, 0, rank, i);
@@ -79,7 +79,7 @@ static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t p
     const struct cecl_call *c = call_at(v, call, part, rank);
     const uint32_t *tags = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);
     const struct cecl_block block = cecl_call_block(c, rank, rank);
-    /* in place on a single rank, the result exists before the call */
+    /* in place on a single rank, the result is there before the call */
     const uint32_t expected = c->in_place && v->nranks == 1 ? 0 : 1;
     const uint64_t bytes = cecl_call_result_bytes(c, block.bytes);
     for (uint64_t i = 0; i < bytes; i++) {
@@ -138,14 +138,13 @@ static void renew_input(const struct verifier *v, int call, uint32_t part, int r
     }
     if (!cecl_op_has_both_buffers(c->op) || !c->in_place)
         return;
-    /* In such a call, both buffers contain the own block. */
+    /* An in-place call with both buffers has the own block in both. */
     uint32_t *recv = verify_tags(v, cecl_area_of(CECL_AREA_RECV, part), rank);
     const struct cecl_block own = cecl_call_block(c, rank, rank);
     for (uint64_t i = 0; i < own.bytes; i++)
         recv[own.recv_offset + i] = source_tag(v, call, part, rank, rank, i);
 }
 
-/* Gives a rank new input, and an output whose bytes have no valid tag. */
 void verify_renew(const struct verifier *v, int call, int rank)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank);

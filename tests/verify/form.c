@@ -1,11 +1,11 @@
 /* Checks the form of plans: copies and reductions stay within the areas that they may use, and flags within the plan's
- * phases. Calls are as the test describes them, and indices as the plan's builder sets them: nothing checks those. */
+ * phases. Calls (which the test describes) and indices (which the plan's builder sets) are taken to be right. */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "verify/internal.h"
 
-/* Returns the end of the part of staging that a plan may use. */
+/* The end of the part of staging that a plan may use. */
 static uint64_t staging_end(const struct cecl_plan *plan)
 {
     uint64_t end = 0;
@@ -25,7 +25,7 @@ static uint64_t staging_end(const struct cecl_plan *plan)
     return end;
 }
 
-/* Returns the number of bytes of the area that `place` is in. */
+/* How many bytes the area of `place` has. */
 static uint64_t size_of_area(const struct cecl_plan *plan, const struct cecl_call *call,
                              uint32_t kind)
 {
@@ -57,7 +57,7 @@ static ceclResult_t check_place(const struct verifier *v, const struct cecl_plan
     return ceclSuccess;
 }
 
-/* Whether any of these bytes of recvbuff belong to the rank's own block. */
+/* Whether any of these bytes of recvbuff belongs to the rank's own block. */
 static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_t bytes)
 {
     const struct cecl_shape *shape = &call->view.shape;
@@ -72,8 +72,7 @@ static bool is_own(const struct cecl_call *call, int rank, uint64_t low, uint64_
     return false;
 }
 
-/* Checks that a copy writes to the output or to staging. A copy must not write to an input, nor to the
- * rank's own block of an in-place call. */
+/* A copy must write to the output or to staging: not to an input, nor to the own block of a rank in place. */
 static ceclResult_t check_target(const struct verifier *v, const struct cecl_plan *plan,
                                  const struct cecl_copy *copy)
 {
@@ -90,7 +89,7 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
     return ceclSuccess;
 }
 
-/* If ranks came late, a rank knows its own buffers and those of ranks that came before it. */
+/* In a late call, a rank knows only its own buffers and those of ranks that came before it. */
 static ceclResult_t check_known(const struct cecl_plan *plan, const struct cecl_place *place)
 {
     const struct cecl_part *part = &plan->part;
@@ -102,7 +101,7 @@ static ceclResult_t check_known(const struct cecl_plan *plan, const struct cecl_
     return ceclSuccess;
 }
 
-/* Checks a reduction. Its sources may be on any rank; its result is on the rank that runs it. */
+/* A reduction may have sources on any rank. Its result must be on the rank that runs it. */
 static ceclResult_t check_reduction(const struct verifier *v, const struct cecl_plan *plan,
                                     int rank, const struct cecl_reduce *reduce)
 {
@@ -151,7 +150,7 @@ static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
            (step->kind == CECL_STEP_WAIT || counter == step->lane);
 }
 
-/* Whether the step's peer is this rank itself: a signal to all peers. */
+/* Whether the step's peer is this rank itself, which means a signal to all peers. */
 static bool is_at_itself(const struct cecl_step *step)
 {
     return verify_is_bits(step->counter) && step->kind == CECL_STEP_SIGNAL;
@@ -211,7 +210,7 @@ static ceclResult_t check_phases(const struct verifier *v, int call, const struc
     return ceclSuccess;
 }
 
-/* *step: the step that is checked; unchanged before the first step */
+/* *step: the step that is checked now; unchanged before the first one */
 static ceclResult_t check_plan(const struct verifier *v, int call, int rank, uint32_t *step)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank);

@@ -1,11 +1,11 @@
-/* What the verifier's files share; private to the verifier. */
+/* What the verifier's files share. */
 #ifndef CECL_VERIFY_INTERNAL_H
 #define CECL_VERIFY_INTERNAL_H
 
 #include "plan/block.h"
 #include "verify/verify.h"
 
-/* Where byte `at` of the tiles for rank `to`, counted as if they were dense, lies in sendbuff. */
+/* Where byte `at` of the tiles for rank `to` lies in sendbuff; `at` counts as if the tiles were dense. */
 static inline uint64_t verify_tile_byte(const struct cecl_call *call, int to, uint64_t at)
 {
     const uint64_t bytes = call->view.shape.width * cecl_tile_rows(call);
@@ -16,7 +16,7 @@ static inline uint64_t verify_tile_byte(const struct cecl_call *call, int to, ui
 /* An access to some bytes of one rank's area. */
 struct verify_access {
     uint64_t low, high; /* bytes [low, high) */
-    uint32_t actor;     /* the actor that makes the access */
+    uint32_t actor;     /* who makes the access */
     uint32_t event;     /* the number of that actor's event, from 1 on */
     bool write;
 };
@@ -29,19 +29,18 @@ struct verify_accesses {
 /* How far a rank has come in its plans. */
 struct verify_rank {
     int launch; /* the rank's current launch; nlaunches: it has finished the last launch */
-    bool begun; /* the user's turn before `launch` is over */
+    bool begun; /* the user's turn before `launch` has ended */
     bool done;
     uint32_t *turns; /* [launches + 1] events of the user's turns before each launch */
 };
 
-/* How far an actor (one lane of a rank) has come. Event 0 means none. */
+/* How far an actor, which is one lane of a rank, has come. Event 0 means none. */
 struct verify_actor {
-    uint32_t step;    /* the next step of the call's plan */
+    uint32_t step;    /* the next step of the launch's plan */
     uint32_t nevents; /* events so far */
     uint32_t before;  /* events so far when the launch began */
 };
 
-/* The launch and step of an event. */
 struct verify_origin {
     int launch;
     uint32_t step; /* UINT32_MAX: the user's turn before the launch */
@@ -52,7 +51,7 @@ struct verify_mark {
     uint32_t actor, event;
 };
 
-/* What happened to a word at one of its values: the signal, and whether a wait took it. */
+/* What happened to a word at one of its values. */
 struct verify_signal {
     struct verify_mark by;
     bool awaited;
@@ -64,14 +63,14 @@ struct verify_word {
     struct verify_mark by, reset;
 };
 
-/* A rank's word whose values are sets of bits (bits.c), and how often a peer has waited for one of these bits. Only
- * the lower half of the word has such bits. */
+/* A rank's word whose values are sets of bits (bits.c), in its lower half, and how often a peer has waited for each
+ * bit. */
 #define VERIFY_BITS 16
 struct verify_bits {
     uint32_t word, number;
     struct verify_mark by; /* the last signal */
     struct {
-        uint32_t raised; /* how often the bit was set so far */
+        uint32_t raised; /* how often the bit was set */
         struct verify_mark by, cleared;
     } bit[VERIFY_BITS];
 };
@@ -87,16 +86,16 @@ struct verifier {
     int ncalls, nranks;
     int nlanes;           /* 1 if no plan has a side lane */
     int nactors;          /* nranks * nlanes */
-    uint32_t ncounters;   /* counters that any plan may name */
-    uint32_t nparts;      /* the largest number of parts in a plan */
-    int nareas;           /* areas of calls: CECL_AREA_COUNT * nparts */
+    uint32_t ncounters;   /* how many counters a plan may name */
+    uint32_t nparts;      /* the most parts of a plan */
+    int nareas;           /* the areas of calls: CECL_AREA_COUNT * nparts */
     int nmemories;        /* nareas, plus one for each message */
     uint64_t *area_bytes; /* [nmemories] */
-    /* bytes of the largest area of user data; the tags of two parts are this far apart */
+    /* the tags of two parts are so far apart: bytes of the largest area of user data */
     uint64_t input_bytes;
     /* [ncalls + 1][nranks][CECL_PHASED]: the values of flags before each call */
     uint64_t *base;
-    uint64_t most_phases; /* of any counter, in all calls together, and the largest number */
+    uint64_t most_phases; /* of a counter in all calls together; not less than the largest number */
     uint32_t max_events;  /* the most events of any actor; also the stride of clocks */
     uint32_t *clocks;     /* [actor][event][nactors] */
     struct verify_origin *origins; /* [actor][event] */
@@ -104,14 +103,14 @@ struct verifier {
     struct verify_word *words;     /* [holder][writer][counter] */
     struct verify_bits *bits;      /* [writer] */
     struct verify_taken *taken;    /* [writer][reader][VERIFY_BITS] */
-    uint64_t draws;  /* random state for the order in which lanes continue; 0: in turn */
+    uint64_t draws;                /* random state for the order in which lanes go on; 0: in turn */
     uint32_t **tags; /* [nmemories][rank][byte]: the tag of the source byte that is there */
-    /* [nmemories][rank][byte], only for RECV and messages: how often this call wrote the byte */
+    /* [nmemories][rank][byte], only of RECV and messages: how often this call wrote the byte */
     uint32_t **writes;
     struct verify_accesses *accesses; /* [area][rank] */
     struct verify_rank *ranks;
     struct verify_actor *actors;
-    /* `fault` describes the first wrong byte; if a race caused it, the race is reported instead */
+    /* `fault` names the first wrong byte; if a race has caused it, the race is reported instead */
     bool wrong_data;
     char fault[CECL_MESSAGE_BYTES];
 };
@@ -163,13 +162,13 @@ static inline uint32_t verify_step_copies(const struct cecl_step *step)
     return step->kind == CECL_STEP_COPY ? step->count : step->kind == CECL_STEP_POST;
 }
 
-/* The tag of the reduction of two bytes. It depends on their order. */
+/* The tag of two bytes, reduced in this order. */
 static inline uint32_t verify_combine(uint32_t first, uint32_t second)
 {
     return (first ^ (first >> 15)) * 0x9e3779b1u + second;
 }
 
-/* The tag of the final result of a reduction over all ranks. */
+/* The tag of the result of a reduction over all ranks. */
 static inline uint32_t verify_reduced(uint32_t tag)
 {
     return tag * 0x85ebca6bu + 1;
@@ -196,14 +195,14 @@ verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t 
 /* The end of a call's input, and the end of its recvbuff. */
 uint64_t verify_send_bytes(const struct cecl_call *call);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
-/* Bytes that a reduction writes. Byte i of a result of twice the bytes counts as made of bytes i / 2. */
+/* How many bytes a reduction writes. If the result has twice the bytes, its byte i counts as made of bytes i / 2. */
 static inline uint64_t verify_result_bytes(const struct cecl_plan *plan,
                                            const struct cecl_reduce *reduce)
 {
     return cecl_call_result_bytes(&cecl_plan_part(plan, reduce->part)->call, reduce->bytes);
 }
 
-/* The area that holds a call's input, and the pitch of the input's rows. */
+/* The area of a call's input, and the pitch of the input's rows. */
 static inline enum cecl_area verify_input_area(const struct cecl_call *call)
 {
     return cecl_call_is_one_buffer(call) ? CECL_AREA_RECV : CECL_AREA_SEND;
@@ -214,8 +213,8 @@ static inline uint64_t verify_input_pitch(const struct cecl_call *call)
                                                      : call->view.shape.send_pitch;
 }
 
-/* Where a source of a reduction lies. A rank names its peers' inputs by the area of its own input, because
- * it does not know which peers are in place. */
+/* Where a source of a reduction lies. A rank names its peers' inputs by the area of its own input, because it does not
+ * know which peers are in place. */
 static inline struct cecl_place verify_source(const struct verifier *v,
                                               const struct cecl_plan *plan,
                                               const struct cecl_place *named)
@@ -229,7 +228,7 @@ static inline struct cecl_place verify_source(const struct verifier *v,
     return source;
 }
 
-/* form.c: checks that each plan stays within its areas and phases. Later code relies on this. */
+/* form.c: checks that each plan stays within its areas and phases. All other code relies on that. */
 ceclResult_t verify_form(const struct verifier *v);
 /* messages.c: the same check for plans of messages. */
 ceclResult_t verify_messages_form(const struct verifier *v);
@@ -237,22 +236,21 @@ ceclResult_t verify_messages_form(const struct verifier *v);
 struct cecl_copy verify_message_copy(const struct verifier *v,
                                      const struct cecl_verify_launch *launch,
                                      const struct cecl_copy *copy);
-/* messages.c: like verify_output and verify_renew, for the messages of a launch. */
+/* messages.c: as verify_output and verify_renew, for the messages of a launch. */
 ceclResult_t verify_messages_output(const struct verifier *v,
                                     const struct cecl_verify_launch *launch, int rank);
 void verify_messages_renew(const struct verifier *v, const struct cecl_verify_launch *launch,
                            int rank);
-/* run.c: walks all plans in an order that the flags allow, and builds clocks and data in doing so. */
+/* run.c: walks all plans in an order that the flags allow. Meanwhile clocks and data are made. */
 ceclResult_t verify_run(struct verifier *v);
-/* run.c: adds an event after an actor's last one, and returns its clock (`step`: its step; UINT32_MAX: the
- * user's turn); records an access by the actor's last event; orders a
- * clock after an event of another actor. */
+/* run.c: adds an event after an actor's last one, and returns its clock (`step`: its step; UINT32_MAX: the user's
+ * turn); records an access by the actor's last event; orders a clock after an event of another actor. */
 uint32_t *verify_event(struct verifier *v, int actor, uint32_t step);
 ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
                          uint64_t bytes, int actor, bool write);
 void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event);
-/* Whether a counter only informs the rank's own host, so that no stream waits for it. (A stream
- * waits for LINE only if the earlier call was on another stream; here all launches of a rank are on one stream.) */
+/* Whether a counter only informs the rank's own host, and no stream waits for it. (LINE is awaited by a call on another
+ * stream; here all launches of a rank are on one stream.) */
 static inline bool verify_is_own(uint32_t counter)
 {
     return counter == CECL_COUNTER_BEGUN || counter == CECL_COUNTER_REPLAY ||
@@ -274,25 +272,25 @@ ceclResult_t verify_wait_bit(struct verifier *v, int rank, const struct cecl_ste
 
 /* run.c: checks that every signal of a counter without phases had a wait. */
 ceclResult_t verify_awaited(const struct verifier *v);
-/* splits.c: carries out a step of a call by splits on the device; returns where its table ends in staging;
- * checks the form of such a step; checks the call's output on a rank. */
+/* splits.c: carries out a step of a call by splits on the device; returns where its table ends in staging; checks the
+ * form of such a step; checks the call's output on a rank. */
 ceclResult_t verify_splits(struct verifier *v, int call, int rank, const struct cecl_step *step);
 uint64_t verify_splits_staging(const struct cecl_plan *plan);
 ceclResult_t verify_splits_form(const struct verifier *v, const struct cecl_plan *plan,
                                 const struct cecl_step *step);
 ceclResult_t verify_splits_output(const struct verifier *v, int call, int rank);
-/* data.c: the tag of byte `offset` of a rank's input to a part of a call. Tag 0 represents no byte. */
+/* data.c: the tag of byte `offset` of a rank's input to a part of a call. Tag 0 stands for no byte. */
 uint32_t verify_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset);
 /* data.c: checks that a byte of the output was written the expected number of times, and resets its count. */
 ceclResult_t verify_writes_of(const struct verifier *v, int call, uint32_t part, int rank,
                               uint64_t at, uint32_t expected);
-/* data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew provides new
- * input, and an output without valid tags. */
+/* data.c: checks a call's output on a rank, and resets its counts of writes. verify_renew gives it new input, and an
+ * output without valid tags. */
 ceclResult_t verify_output(const struct verifier *v, int call, int rank);
 void verify_renew(const struct verifier *v, int call, int rank);
-/* race.c: checks that a rank ends a call that has a barrier only after all ranks' turns before that call. */
+/* race.c: a rank may end a call that has a barrier only after all ranks' turns before that call. */
 ceclResult_t verify_barrier(const struct verifier *v, int call, int rank);
-/* race.c: checks that any two accesses to the same byte are ordered if one of them is a write. */
+/* race.c: any two accesses to the same byte must have an order if one of them is a write. */
 ceclResult_t verify_races(const struct verifier *v);
 
 #define VERIFY_FAULT(...) cecl_fail(ceclInternalError, __VA_ARGS__)

@@ -15,7 +15,7 @@ static uint64_t bytes_of(const struct cecl_verify_launch *launch, const struct c
     return copy->given ? launch->given[copy->given - 1] : copy->bytes;
 }
 
-/* A copy goes from the sender's end of a message to the receiver's end. One of the two ends is this rank. */
+/* A copy must go from the sender's end of a message to the receiver's end. One of the ends is this rank. */
 static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verify_launch *launch,
                                const struct cecl_copy *copy, int rank)
 {
@@ -86,7 +86,7 @@ struct cecl_copy verify_message_copy(const struct verifier *v,
     return moved;
 }
 
-/* The tag of a byte of a message. In message memory, no byte of a call has this tag. */
+/* The tag of a byte of a message. No byte of a call has such a tag in message memory. */
 static uint32_t tag_of(uint32_t message, uint32_t byte)
 {
     return verify_combine(message + 1, byte + 1);

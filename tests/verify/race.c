@@ -11,7 +11,7 @@ static bool before(const struct verifier *v, const struct verify_access *a,
     return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->event;
 }
 
-/* The copies of one batch are one event, and are not ordered among themselves. */
+/* The copies of one batch are one event, without an order among them. */
 static bool ordered(const struct verifier *v, const struct verify_access *a,
                     const struct verify_access *b)
 {
@@ -20,7 +20,7 @@ static bool ordered(const struct verifier *v, const struct verify_access *a,
     return before(v, a, b) || before(v, b, a);
 }
 
-/* Describes the actor that makes an access. */
+/* Describes who makes an access. */
 static void describe(const struct verifier *v, const struct verify_access *a, char *out,
                      size_t bytes)
 {
@@ -56,7 +56,7 @@ static int by_low(const void *a, const void *b)
     return (one->low > other->low) - (one->low < other->low);
 }
 
-/* Accesses are sorted by their first bytes, so an access can only overlap those that begin before its end. */
+/* Accesses are sorted by their first byte, so an access can only overlap later ones that begin before its end. */
 static ceclResult_t check_area(const struct verifier *v, int area, int rank)
 {
     const struct verify_accesses *all = &v->accesses[area * v->nranks + rank];

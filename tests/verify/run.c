@@ -1,11 +1,10 @@
-/* Walks the plans of all ranks in an order that the flags allow. Meanwhile every event gets its vector
- * clock, every access to memory is recorded, and tags, which represent source bytes, move as the copies
- * would move the bytes.
+/* Walks the plans of all ranks in an order that the flags allow. Meanwhile every event gets its vector clock, every
+ * access to memory is recorded, and tags, which stand for source bytes, move as the copies would move the bytes.
  *
- * An actor is a lane of a rank. The events of one actor are ordered. Between actors, only flags and AFTER
- * create an order. In every possible run, a wait ends with the first signal of at least its value, because
- * flags only grow, each flag has one writer, and its signals have an order (which is checked). So what a
- * wait guarantees does not depend on the order of the walk, and neither do the clocks. */
+ * An actor is a lane of a rank. The events of one actor have an order. Between actors, only flags and AFTER create one.
+ * In every possible run, a wait ends with the first signal of at least its value: flags only grow, each flag has one
+ * writer, and its signals have an order, which is checked. So neither what a wait guarantees nor the clocks depend on
+ * the order of the walk. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +51,7 @@ void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t 
             clock[a] = theirs[a];
 }
 
-/* ---- the user's turns: the user may use the buffers before the first call, between calls, and
- * after the last */
+/* ---- the user's turns: before the first call, between calls, and after the last, the user may use the buffers */
 
 static ceclResult_t user_takes(struct verifier *v, int rank, int memory)
 {
@@ -74,8 +72,8 @@ static ceclResult_t user_takes_messages(struct verifier *v, int rank, int at)
     return ceclSuccess;
 }
 
-/* Checks the output of the previous launch. The walk continues after a fault, because a race that shows
- * later may be the cause. */
+/* Checks the output of the previous launch. After a fault the walk goes on, because a race that shows later may have
+ * caused it. */
 static void check_outcome(struct verifier *v, int rank, int at)
 {
     if (at < 0)
@@ -91,8 +89,7 @@ static void check_outcome(struct verifier *v, int rank, int at)
     }
 }
 
-/* Whether the next call is made ready by a launch before launch `at`. If so, the user does not own that
- * call's buffers. */
+/* Whether a launch before launch `at` makes the next call ready. If so, the user does not own that call's buffers. */
 static bool is_made_ready(const struct verifier *v, int rank, int at)
 {
     for (int i = at - 1; i >= 0; i--) {
@@ -105,8 +102,8 @@ static bool is_made_ready(const struct verifier *v, int rank, int at)
     return false;
 }
 
-/* The user may do anything with all buffers between calls. This counts as a write to all of them. The user
- * is ordered after the main lane only. */
+/* Between calls the user may do anything with all buffers, which counts as a write to all of them. The user is ordered
+ * after the main lane only. */
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
@@ -137,14 +134,12 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
     return ceclSuccess;
 }
 
-/* ---- steps */
-
 static struct cecl_verify_launch launch_of(const struct verifier *v, int rank)
 {
     return verify_launch(v, rank, v->ranks[rank].launch);
 }
 
-/* The index of the word for a counter that `writer` writes at `holder`. */
+/* The index of the word in which `writer` writes a counter at `holder`. */
 static size_t word_of(const struct verifier *v, int holder, int writer, uint32_t counter)
 {
     return ((size_t)holder * (size_t)v->nranks + (size_t)writer) * v->ncounters + counter;
@@ -155,7 +150,7 @@ static struct verify_signal *signal_at(const struct verifier *v, size_t word, ui
     return &v->signals[word * (size_t)(v->most_phases + 1) + (size_t)value];
 }
 
-/* The counter's value at +k in the rank's current launch. */
+/* The value of a counter at phase `k` of the rank's current launch. */
 static uint64_t value_of(const struct verifier *v, int rank, uint32_t counter, uint32_t k)
 {
     return k + (counter < CECL_PHASED ? verify_base(v, launch_of(v, rank).call, rank)[counter] : 0);
@@ -185,7 +180,7 @@ static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_st
     struct verify_word *word = &v->words[index];
     verify_event(v, actor, at);
     if (verify_is_own(counter))
-        return ceclSuccess; /* informs only this rank's own host */
+        return ceclSuccess; /* informs this rank's own host only */
     if (value <= word->highest)
         return VERIFY_FAULT("call %d, rank %d, step %" PRIu32
                             ": the flag at rank %u does not grow: phase %" PRIu32 " again",
@@ -201,7 +196,7 @@ static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_st
     return ceclSuccess;
 }
 
-/* The signal that ends the wait, or NULL if it has not happened yet. */
+/* The signal that ends the wait, or NULL if it has not come yet. */
 static struct verify_signal *awaited(const struct verifier *v, int rank,
                                      const struct cecl_step *step)
 {
@@ -213,7 +208,7 @@ static struct verify_signal *awaited(const struct verifier *v, int rank,
     return NULL;
 }
 
-/* Takes the earlier signals of a counter, before the one that the wait needs. */
+/* The wait also takes all earlier signals of the counter. */
 static void take_earlier(struct verifier *v, int rank, const struct cecl_step *step)
 {
     const size_t word = word_of(v, rank, step->peer, step->counter);
@@ -246,8 +241,8 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
     return ceclSuccess;
 }
 
-/* Finds the last event of the other lane among its steps before step `at`, or, if there are none, the
- * lane's last event before the call. Returns false if the other lane has not reached that event yet. */
+/* Finds the other lane's last event before step `at`: in this launch, or before it if the lane has no such step. False:
+ * the other lane has not come so far yet. */
 static bool other_lane(const struct verifier *v, int rank, const struct cecl_plan *plan,
                        uint32_t at, uint32_t *event)
 {
@@ -292,7 +287,7 @@ static ceclResult_t do_copies(struct verifier *v, int actor, int rank, const str
     return ceclSuccess;
 }
 
-/* The data arrives together with its flag: a rank that has seen the flag has the data. */
+/* The data comes with its flag: a rank that has seen the flag has the data. */
 static ceclResult_t do_post(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];
@@ -315,7 +310,7 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
     for (uint32_t s = 0; s < reduce->nsrc; s++)
         src[s] = verify_source(v, plan, &plan->sources[reduce->first + s]);
     for (uint32_t s = 0; s < reduce->nsrc; s++)
-        /* a source that is also dst counts as no extra access: each element is read before it is written */
+        /* a source that is also dst is no extra access: each element is read before it is written */
         if (!is_same(&src[s], dst))
             CECL_TRY(verify_note(v, &src[s], src[s].offset, reduce->bytes, actor, false));
     const uint64_t bytes = verify_result_bytes(plan, reduce), each = bytes / reduce->bytes;
@@ -331,7 +326,7 @@ static ceclResult_t do_reduction(struct verifier *v, int actor, const struct cec
     return ceclSuccess;
 }
 
-/* Carries out one step of a rank. *stuck: the step has to wait. */
+/* Does one step of a rank. *stuck: the step has to wait. */
 static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan *plan, uint32_t at,
                             bool *stuck)
 {
@@ -365,8 +360,8 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
     return ceclSuccess; /* verify_form refuses all other kinds */
 }
 
-/* Draws a number below `below`: which lane or rank continues first, and for how many steps. Returns
- * `otherwise` if the order is not random. */
+/* Draws a number below `below`, or returns `otherwise` if the order is not random. It says which lane or rank goes on
+ * first, or for how many steps. */
 static uint32_t draw(struct verifier *v, uint32_t below, uint32_t otherwise)
 {
     if (v->draws == 0)
@@ -376,7 +371,7 @@ static uint32_t draw(struct verifier *v, uint32_t below, uint32_t otherwise)
     return (uint32_t)(v->draws >> 33) % below;
 }
 
-/* Walks a lane of a rank in this launch until it has to wait, or for at most `most` steps. */
+/* Walks a lane of a rank in this launch until it has to wait, or for `most` steps. */
 static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, uint32_t most, bool *moved)
 {
     struct verify_actor *me = &v->actors[verify_actor(v, rank, lane)];
@@ -394,7 +389,7 @@ static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, uint32_
     return ceclSuccess;
 }
 
-/* Walks `rank` until it has to wait; in a random order, for some steps only. */
+/* Walks `rank` until it has to wait; in a random order, for a few steps only. */
 static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
 {
     struct verify_rank *me = &v->ranks[rank];
@@ -421,7 +416,7 @@ static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
     return ceclSuccess;
 }
 
-/* Reports what a rank that did not reach its end is waiting for. */
+/* Reports what a rank that did not end is waiting for. */
 static ceclResult_t report_deadlock(const struct verifier *v, int rank)
 {
     const struct cecl_plan *plan = launch_of(v, rank).plan;
@@ -450,7 +445,7 @@ ceclResult_t verify_run(struct verifier *v)
     return ceclSuccess;
 }
 
-/* Whether a counter without phases has a signal that no wait took. */
+/* Every signal of a counter without phases must have had a wait. */
 ceclResult_t verify_awaited(const struct verifier *v)
 {
     const size_t words = (size_t)v->nranks * (size_t)v->nranks * v->ncounters;

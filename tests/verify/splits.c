@@ -1,14 +1,14 @@
-/* The steps of calls by splits on the device. The layout names the splits by address, so the verifier reads
- * the splits that a device would read. The test of sm/splits.h proves where blocks belong, with a plain
- * model. The verifier proves that steps touch only the memory that they may touch, when they may. Scales
- * move with their rows, in the same steps, and are not tracked. */
+/* The steps of calls by splits on the device. The layout names the splits by address, so the verifier reads the splits
+ * that a device would read. The verifier proves that steps touch only the memory that they may touch, when they may.
+ * Where blocks belong is proved by the test of sm/splits.h, with a plain model. Scales move with their rows, in the
+ * same steps, and are not tracked. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "plan/splits.h"
 #include "verify/internal.h"
 
-/* The contents of a table once all ranks have sent their lines. */
+/* What a table contains once all ranks have sent their lines. */
 struct told {
     struct cecl_splits_form form;
     uint64_t table[CECL_SPLITS_RANKS_MAX *
@@ -46,7 +46,7 @@ static uint64_t line_bytes(const struct cecl_splits_form *form)
     return cecl_splits_line_bytes(form->nranks, form->experts);
 }
 
-/* The tag of a rank's line. Tags of user bytes are numbered from the lower end. */
+/* The tag of a rank's line. Tags of lines count down, because those of user bytes count up. */
 static uint32_t line_tag(const struct verifier *v, int call, int rank)
 {
     return UINT32_MAX - (uint32_t)(call * v->nranks + rank);
@@ -80,7 +80,7 @@ static ceclResult_t do_tell(struct verifier *v, int call, int rank, int actor)
     return ceclSuccess;
 }
 
-/* Checks that all lines of this rank's table belong to this call. */
+/* All lines of this rank's table must belong to this call. */
 static ceclResult_t read_table(struct verifier *v, int call, int rank, int actor)
 {
     const struct cecl_plan *plan = verify_plan(v, call, rank);
@@ -112,7 +112,7 @@ static ceclResult_t move_block(struct verifier *v, int actor, struct cecl_place 
     return ceclSuccess;
 }
 
-/* Moves this rank's blocks for one rank. */
+/* Moves the blocks that this rank has for rank `to`. */
 static ceclResult_t move_to(struct verifier *v, const struct told *told, int rank, uint32_t to,
                             int actor)
 {

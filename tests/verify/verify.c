@@ -1,10 +1,10 @@
-/* The verifier's entry point: sets up what its checks share, and runs them. */
+/* The verifier's entry point: sets up what the checks share, and runs them. */
 #include <stdlib.h>
 
 #include "plan/block.h"
 #include "verify/internal.h"
 
-/* Returns the larger of `end` and the end of a block that begins at `offset`. */
+/* The larger of `end` and the end of a block that begins at `offset`. */
 static uint64_t further(const struct cecl_call *call, uint64_t end, uint64_t offset, uint64_t bytes,
                         uint64_t pitch)
 {
@@ -60,8 +60,7 @@ static void measure_copy(struct verifier *v, const struct cecl_copy *copy)
              copy->src.offset + cecl_rows_extent(copy->bytes, copy->rows, copy->src_pitch));
 }
 
-/* Sizes the areas. User buffers count in full. Staging may be large, so it counts only as far as copies
- * touch it. */
+/* Sizes the areas. User buffers count in full, and staging, which may be large, only as far as copies touch it. */
 static void measure_plan(struct verifier *v, const struct cecl_plan *plan)
 {
     for (uint32_t p = 0; p < cecl_plan_parts(plan); p++) {
@@ -107,7 +106,7 @@ static bool allocate(struct verifier *v)
     const size_t n = (size_t)v->nranks;
     uint32_t most = 0;
     for (int r = 0; r < v->nranks; r++) {
-        /* event 0, and one event for each of the user's turns */
+        /* event 0, and one for each of the user's turns */
         uint32_t events = 2 + (uint32_t)verify_nlaunches(v, r);
         for (int i = 0; i < verify_nlaunches(v, r); i++)
             events += verify_launch(v, r, i).plan->nsteps;
@@ -159,7 +158,7 @@ static void release(struct verifier *v)
     free(v->ranks);
 }
 
-/* The lanes and numbers that plans of messages use. */
+/* Counts the lanes and numbers that plans of messages use. */
 static void begin_program(struct verifier *v)
 {
     v->ncounters = CECL_COUNTERS + v->program->ncounters;
@@ -177,7 +176,7 @@ static void begin_program(struct verifier *v)
         }
 }
 
-/* Sets what all checks need to know of the plans before their form is checked. */
+/* Sets what the check of form needs. */
 static bool begin(struct verifier *v)
 {
     for (int i = 0; i < v->ncalls * v->nranks; i++) {
@@ -208,7 +207,7 @@ static void count_phases(struct verifier *v, int c)
         }
 }
 
-/* Computes the sizes of the verifier's own tables. */
+/* Computes the sizes of the verifier's tables. */
 static void measure(struct verifier *v)
 {
     for (int i = 0; i < v->ncalls * v->nranks; i++)

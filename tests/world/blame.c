@@ -1,4 +1,4 @@
-/* Reads the ranks out of an error's words. */
+/* Finds the ranks in an error's message. */
 #include "blame.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@ static void blame_rank(struct blame *blame, int rank, int faulty)
         blame->wrongly = rank;
 }
 
-/* Reads a list such as "1, 2 and 3". Returns the address behind it. */
+/* Reads a list such as "1, 2 and 3". Returns where it ends. */
 static const char *read_list(const char *at, struct blame *blame, int faulty)
 {
     while (isdigit((unsigned char)*at)) {
@@ -29,8 +29,8 @@ static const char *read_list(const char *at, struct blame *blame, int faulty)
     return at;
 }
 
-/* Skips all text up to and including "rank N gave up: ", because rank N only passes on a reason. Does not
- * skip the faulty rank's own text: it is evidence, so nothing after it blames another rank. */
+/* Skips everything up to "rank N gave up: ", because rank N only passes on a reason. The faulty rank's own reason is
+ * evidence, and blames nobody else. */
 static const char *skip_messengers(const char *words, struct blame *blame, int faulty)
 {
     static const char gave_up[] = " gave up: ";
@@ -45,7 +45,7 @@ static const char *skip_messengers(const char *words, struct blame *blame, int f
     return words;
 }
 
-/* Whether the text before `at` says that the rank there is the one that speaks, which is not at fault. */
+/* Whether the rank at `at` is the one that speaks, which the text before it shows. It is not at fault. */
 static bool is_speaker(const char *words, const char *at)
 {
     static const char *const before[] = {"pending on ", "last call of ", "as often as ",

@@ -1,4 +1,4 @@
-/* Random data for calls: a hash of its place. */
+/* Random data for calls: a byte is a hash of its place. */
 #ifndef CECL_TESTS_WORLD_BYTES_H
 #define CECL_TESTS_WORLD_BYTES_H
 

@@ -1,4 +1,3 @@
-/* See calls.h. */
 #include "life.h"
 
 #define SMALL 500
@@ -11,13 +10,11 @@ int call_value(int rank, int attempt, int index)
     return rank * 1000003 + attempt * 7919 + index;
 }
 
-/* The rank that an attempt's rooted calls go to, or come from. */
+/* The root of an attempt's calls. */
 static int root_of(const struct player *p)
 {
     return p->attempt % p->n;
 }
-
-/* ---- checking */
 
 void check_element(struct player *p, const int *out, int index, int wanted)
 {
@@ -27,7 +24,7 @@ void check_element(struct player *p, const int *out, int index, int wanted)
                   out[index], wanted);
 }
 
-/* Blocks of all ranks, one behind the other. `first`: where a block begins in its rank's input. */
+/* Checks the blocks of all ranks, one behind the other. `first`: where a block begins in its rank's input. */
 static void check_blocks(struct player *p, const int *out, int count, int first)
 {
     for (int i = 0; i < p->n * count; i++)
@@ -84,8 +81,6 @@ static void check_group(struct player *p, const struct call *call, const int *ou
     check_scattered(p, call, out + 2 * each);
 }
 
-/* ---- collectives */
-
 #define ENQUEUE(name) \
     static ceclResult_t name(struct player *p, const struct call *call, int *in, int *out, \
                              ceclStream_t stream)
@@ -108,7 +103,7 @@ ENQUEUE(exchange_sizes)
     return ceclAlltoAllv(in, counts, NULL, out, counts, NULL, ceclInt32, p->comm, stream);
 }
 
-/* Block r goes to the only expert of rank r. The splits are behind the blocks of the input. */
+/* Block r goes to the only expert of rank r. In the input, the splits follow the blocks. */
 ENQUEUE(dispatch)
 {
     enum { WORDS = 16 };
@@ -154,8 +149,6 @@ ENQUEUE(barrier)
     return ceclBarrier(p->comm, stream);
 }
 
-/* ---- groups and graphs */
-
 ENQUEUE(group)
 {
     int *const second = out + p->n * call->count, *const third = second + p->n * call->count;
@@ -190,7 +183,7 @@ ENQUEUE(messages)
     return result == ceclSuccess ? ended : result;
 }
 
-/* If the end of the capture is refused, the stream still captures. */
+/* If the end of the capture is refused, the stream goes on capturing. */
 ENQUEUE(in_graph)
 {
     ceclGraph_t graph = NULL;
@@ -212,8 +205,6 @@ ENQUEUE(in_graph)
                        ended = ceclStreamDestroy(p->comm, captured);
     return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
 }
-
-/* ---- any call */
 
 static ceclResult_t set_options(const struct call *call, struct player *p)
 {

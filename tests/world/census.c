@@ -1,4 +1,3 @@
-/* Counts descriptors, threads and mappings of this process. */
 #include "census.h"
 
 #include <fcntl.h>
@@ -13,7 +12,7 @@
 #include "../threads_alive.h"
 
 #define WAITS 3000 /* waits of 1 ms each */
-/* Sanitizers make mappings of this size for themselves. */
+/* Sanitizers make private mappings that are as large as a pool. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_PRIVATE false
 #else
@@ -22,8 +21,8 @@
 /* Larger than a thread's stack and than malloc's mappings, smaller than a pool. */
 #define LARGE_BYTES (96ul << 20)
 
-/* CUDA reserves address ranges without access rights and maps into them. Their number varies, so they are
- * not counted. */
+/* CUDA reserves ranges of addresses without access rights, and maps into them. Their number varies, so they do not
+ * count. */
 static bool is_of_cuda(const struct census_mapping *m)
 {
     const char *device = getenv("CECL_TEST_DEVICE");
@@ -106,7 +105,7 @@ __attribute__((format(printf, 3, 4))) static void append(char *words, size_t byt
     va_end(arguments);
 }
 
-/* Says what a descriptor refers to, such as "socket:[4711]". */
+/* Says what a descriptor refers to, for example "socket:[4711]". */
 static void describe_descriptor(int fd, char *words, size_t bytes)
 {
     char path[40], target[80] = "";

@@ -1,4 +1,4 @@
-/* Counts the resources of a process that a communicator takes and must give back. */
+/* The resources that a communicator takes from a process and must give back. */
 #ifndef CECL_TESTS_FAULT_CENSUS_H
 #define CECL_TESTS_FAULT_CENSUS_H
 
@@ -20,10 +20,10 @@ struct census {
 };
 
 void census_take(struct census *out);
-/* Waits a few seconds at most until the process holds no more than `start`: the thread that serves an id
- * ends a little later. *left: what the process holds at last. */
+/* Waits, for a few seconds at most, until the process holds no more than `start`: the thread that serves an id ends a
+ * little later. *left: what the process holds then. */
 bool census_is_back(const struct census *start, struct census *left);
-/* Writes which resources are left, with the mappings and descriptors that did not exist at the start. */
+/* Says which resources are left, with the mappings and descriptors that the process did not have at the start. */
 void census_describe(const struct census *start, const struct census *left, char *words,
                      size_t bytes);
 

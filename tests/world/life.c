@@ -1,4 +1,3 @@
-/* See life.h. */
 #include "life.h"
 
 #include <malloc.h>
@@ -40,7 +39,7 @@ void life_meet(struct life *life)
     while (atomic_load(&p->venue->passed) < p->awaited) {
         for (int r = 0; r < p->n; r++)
             if (atomic_load(&p->told[r]->failed))
-                _exit(1); /* the rank that failed has reported the reason */
+                _exit(1); /* the failed rank has reported the reason */
         usleep(50);
     }
 }
@@ -67,7 +66,7 @@ int life_exchange(void *context, const void *send, void *recv, size_t bytes)
         p->within(life);
     while (atomic_load(&p->venue->brought[round]) < p->n) {
         if (p->gives_up(life) && atomic_load(&p->venue->brought[round]) < p->n)
-            return 1; /* a rank may give up after the last part has come */
+            return 1; /* the last part may have come before a rank gave up */
         usleep(100);
     }
     for (int r = 0; r < p->n; r++)

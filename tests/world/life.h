@@ -1,5 +1,5 @@
-/* The life of an adversary's rank, which is a process: what it tells, how it meets the others, and what it checks at its end.
- * A suite's struct life begins with AS_PLAYER. */
+/* The life of an adversary's rank, which is a process: what it tells, how it meets the others, and what it checks at
+ * its end. A suite's struct life begins with AS_PLAYER. */
 #ifndef CECL_TESTS_WORLD_LIFE_H
 #define CECL_TESTS_WORLD_LIFE_H
 
@@ -12,8 +12,8 @@
 
 /* Shared by the ranks of a case. */
 struct venue {
-    _Atomic int passed; /* how often ranks came to a meeting point, all ranks together */
-    /* the exchange of callbacks: by round */
+    _Atomic int passed; /* how often ranks have come to a meeting point, all ranks together */
+    /* how many parts of each exchange by callbacks have come */
     _Atomic int brought[EXCHANGES_MOST];
     char parts[EXCHANGES_MOST][PLAYERS_MOST][PART_BYTES];
 };
@@ -23,15 +23,16 @@ struct venue {
 /* Records what is wrong, and ends the process. */
 _Noreturn void life_fail(struct life *life, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The settings of every life. */
+/* The settings that all lives have. */
 void life_begin(void);
-/* A barrier of all ranks. If one has failed, the process ends. */
+/* A barrier of all ranks. Ends the process if a rank has failed. */
 void life_meet(struct life *life);
 void life_open_buffers(struct life *life);
-/* All-gathers, as a callback of ceclOob_t; context: the life. Brings this rank's part, then calls `within`, so peers
- * have the part even if this rank ends there. Then waits for all parts, but returns 1 once `gives_up` returns true. */
+/* All-gathers, as a callback of ceclOob_t; context: the life. Writes this rank's part, then calls `within`, so peers
+ * have the part even if this rank ends there. Waits for all parts; returns 1 if some are missing when `gives_up`
+ * returns true. */
 int life_exchange(void *context, const void *send, void *recv, size_t bytes);
-/* Fails unless calls on the communicator are right, and ends it. `members`: see comm_works. */
+/* Checks calls on the communicator, and ends it. Fails if anything is wrong. `members`: see comm_works. */
 void life_prove(struct life *life, ceclComm_t comm, const int *members, int count);
 /* Fails if the process holds more than at the start. */
 void life_check_left(struct life *life);

@@ -1,7 +1,7 @@
 /* Makes calls of model.h. */
 #include "model.h"
 
-/* Arguments of the variable collectives, and places of tiles. */
+/* The arguments of collectives with variable counts, and places of tiles. */
 struct sizes {
     size_t sends[RANKS], from[RANKS], receives[RANKS], to[RANKS], at_peers[RANKS];
     size_t tiles[RANKS * RANDOM_TILES];
@@ -19,7 +19,7 @@ static void set_sizes(const struct random_call *c, struct sizes *s)
     }
 }
 
-/* Tiles that are side by side need neither pitch nor places. */
+/* Tiles side by side need neither a pitch nor places. */
 static ceclTiles_t tiles_of(const struct random_call *c, struct sizes *sizes)
 {
     const ceclStrided_t *s = &c->strided;
@@ -51,7 +51,7 @@ static ceclResult_t by_splits(ceclComm_t comm, const struct random_call *c)
                                c->row_count, c->type, comm, c->stream);
 }
 
-/* A rank that sends, receives, or both. */
+/* The part of a rank that sends, receives, or does both. */
 static ceclResult_t message_ends(ceclComm_t comm, const struct random_call *c)
 {
     ceclResult_t result = ceclSuccess;
@@ -63,7 +63,7 @@ static ceclResult_t message_ends(ceclComm_t comm, const struct random_call *c)
     return result;
 }
 
-/* A rank's message to itself must be in a group, which may be nested. */
+/* A rank's message to itself must be in a group. This one may be nested. */
 static ceclResult_t message(ceclComm_t comm, const struct random_call *c)
 {
     if (c->root != c->rank || c->peer != c->rank)

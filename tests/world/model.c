@@ -1,4 +1,3 @@
-/* See model.h. */
 #include "model.h"
 
 #include <stdlib.h>
@@ -43,8 +42,7 @@ size_t random_result_size(const struct random_call *c)
     return c->kind == REDUCE_SCATTER_AS ? sizeof(float) : c->size;
 }
 
-/* Whether some ranks may be in place and others out of place. (A root decides this alone
- * anyway.) */
+/* Whether a call may be in place on some ranks only. (With GATHER and SCATTER only the root decides.) */
 static bool ranks_may_differ(const struct random_call *c)
 {
     return random_repeats(c) || random_reduces(c);
@@ -54,8 +52,6 @@ static bool is_strided(const struct random_call *c)
 {
     return c->kind == ALL_GATHER_STRIDED || c->kind == ALL_TO_ALL_STRIDED;
 }
-
-/* ---- drawing */
 
 static size_t drawn_count(const struct random_call *c, uint64_t *x, int from, int to, size_t most)
 {
@@ -69,8 +65,8 @@ static size_t drawn_count(const struct random_call *c, uint64_t *x, int from, in
     return none ? 0 : c->count;
 }
 
-/* Places blocks one after the other; where counts differ, mostly with gaps, and not from the first rank on. Blocks that
- * are reduced overlap. */
+/* Places blocks one after the other; where counts differ, mostly with gaps, and in an order that begins with any rank.
+ * Blocks that are reduced have the same place. */
 static void place_blocks(struct random_call *c, uint64_t *x)
 {
     c->dense = differ(c) && random_next(x) % 3 == 0;
@@ -91,7 +87,7 @@ static void place_blocks(struct random_call *c, uint64_t *x)
     }
 }
 
-/* Places blocks side by side or stacked; half of the layouts have gaps. */
+/* Places blocks side by side or stacked. Half of the layouts have gaps. */
 static void draw_layout(const ceclStrided_t *s, size_t n, uint64_t *x, size_t *pitch,
                         size_t *stride)
 {
@@ -106,7 +102,7 @@ static void draw_layout(const ceclStrided_t *s, size_t n, uint64_t *x, size_t *p
     }
 }
 
-/* Half of the time, writes 0 for a field that has its default value. */
+/* If a field has its default value, writes 0 half of the time. */
 static void leave_out(uint64_t *x, size_t *field, size_t otherwise)
 {
     if (random_next(x) % 2 && *field == otherwise)
@@ -125,7 +121,7 @@ static void leave_defaults_out(struct random_call *c, uint64_t *x)
     leave_out(x, &s->recvStride, gathers ? width : stacked);
 }
 
-/* Tiles lie side by side, stacked, or anywhere. In recvbuff all rows are contiguous. */
+/* Tiles lie side by side, stacked, or anywhere. In recvbuff all rows follow each other. */
 static void draw_tiles(struct random_call *c, uint64_t *x, size_t most)
 {
     ceclStrided_t *s = &c->strided;
@@ -156,7 +152,7 @@ size_t random_tile_at(const struct random_call *c, int r, size_t i)
     return c->tile_begins[i] + (size_t)r * c->tile_shift;
 }
 
-/* Draws rows for each pair of ranks. Gaps between sent blocks need offsets, which only ceclCombine takes. */
+/* Draws rows for each pair of ranks. If blocks have gaps in sendbuff, offsets are needed, which only ceclCombine takes. */
 static void draw_splits(struct random_call *c, uint64_t *x, size_t most)
 {
     const bool gaps = random_next(x) % 3 == 0;
@@ -208,7 +204,7 @@ static void draw_strided(struct random_call *c, uint64_t *x, size_t most)
     leave_defaults_out(c, x);
 }
 
-/* Draws a count near a size limit of small calls, larger limits more rarely. 0: draws no limit. */
+/* Draws a count near a limit of small calls; larger limits are drawn less often. 0: none was drawn. */
 static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
 {
     const bool may_be_small = c->kind == ALL_GATHER || c->kind == ALL_TO_ALL || random_reduces(c);
@@ -219,7 +215,7 @@ static size_t drawn_on_a_limit(const struct random_call *c, uint64_t *x)
     return limit / c->size + beside - 2;
 }
 
-/* Integers have no ceclAvg. */
+/* ceclAvg is not drawn with integers. */
 static void draw_type(struct random_call *c, uint64_t *x)
 {
     c->type = (ceclDataType_t)(random_next(x) % CECL_NUM_TYPES);
@@ -232,7 +228,7 @@ static void draw_type(struct random_call *c, uint64_t *x)
         c->op = ceclSum;
 }
 
-/* A rank's message to itself may be in place. */
+/* Only a rank's message to itself may be in place. */
 static void draw_ends(struct random_call *c, uint64_t *x)
 {
     c->peer = (int)(random_next(x) % (uint64_t)c->nranks);
@@ -285,15 +281,13 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     place_blocks(c, x);
 }
 
-/* ---- places in memory */
-
-/* Elements from the first element of a block to its last. */
+/* How many elements lie from the first to the last of a block. */
 static size_t span(const struct random_call *c, size_t count, size_t pitch)
 {
     return count == 0 ? 0 : (c->rows - 1) * pitch + count / c->rows;
 }
 
-/* Words of a call by splits lie behind its rows: [2][nranks] rows, and places. Where a buffer's words begin. */
+/* Where the words of a call by splits begin in a buffer, behind the rows: [2][nranks], rows and places. */
 unsigned char *random_words_at(const struct random_call *c, unsigned char *buffer, size_t rows)
 {
     unsigned char *end = buffer + rows * c->row_count;
@@ -382,9 +376,7 @@ void random_set_places(struct random_call *c, size_t shift)
     }
 }
 
-/* ---- expected results */
-
-/* The byte offset of byte i of a block that begins at element `at`. */
+/* The byte at which byte i of a block lies that begins at element `at`. */
 static size_t place(const struct random_call *c, size_t at, size_t pitch, size_t i)
 {
     return (at + i / c->row * pitch) * c->size + i % c->row;
@@ -398,7 +390,7 @@ static void expect_block(const struct random_call *c, int from, unsigned char *o
             model_byte(c->seed, from, place(c, c->sent_at[from][me], c->send_pitch, i));
 }
 
-/* The byte offset of byte i of a block in its sender's buffer. */
+/* The byte at which byte i of a block lies in its sender's buffer. */
 static size_t sent_place(const struct random_call *c, int from, int to, size_t i)
 {
     if (c->kind != REDUCE_SCATTER_TILES)
@@ -407,7 +399,7 @@ static size_t sent_place(const struct random_call *c, int from, int to, size_t i
     return place(c, random_tile_at(c, from, nth), c->send_pitch, i % tile);
 }
 
-/* Fills `inputs` with what each rank contributes to this rank's part of a reduction. */
+/* Fills `inputs` with each rank's contribution to this rank's part of a reduction. */
 static void fill_inputs(const struct random_call *c, unsigned char *inputs, const void **src)
 {
     const size_t bytes = c->count * c->size;
@@ -441,8 +433,7 @@ static void expect_reduced(const struct random_call *c, unsigned char *out)
         abort();
     fill_inputs(c, inputs, src);
     for (size_t i = 0; i < c->count; i++) {
-        /* In place, a single rank's call has no effect. Any other call may change the bits of a
-         * NaN. */
+        /* An in-place call on a single rank has no effect. Other calls may change the bits of a NaN. */
         const uint64_t element = c->nranks == 1 && is_in_place_here(c)
                                      ? read_element(inputs + i * c->size, size)
                                      : expected_element(&reduction, i);

@@ -1,5 +1,5 @@
-/* One model of what a call yields, for tests under MPI and for fuzzers: a description of a call, a generator that draws the
- * same call on all ranks, the call itself, and in plain loops the result that it must have. */
+/* What calls do, for tests under MPI and for fuzzers: a description of a call, a generator that draws the same call on
+ * all ranks, the call itself, and its expected result, by plain loops. */
 #ifndef CECL_TESTS_WORLD_MODEL_H
 #define CECL_TESTS_WORLD_MODEL_H
 
@@ -18,16 +18,16 @@ enum kind {
     SCATTER,
     ALL_GATHER_STRIDED,
     ALL_TO_ALL_STRIDED,
-    ALL_REDUCE, /* reductions have any type and operation, as the next three */
+    ALL_REDUCE, /* this and the next three have any type and operation */
     REDUCE_SCATTER,
     REDUCE,
     REDUCE_SCATTER_TILES, /* always out of place */
     REDUCE_SCATTER_AS,    /* to fp32; always out of place */
     KINDS,
-    /* Splits on the device: not drawn by random_draw, because recvbuff must be in the communicator's
-     * pool and the policy CECL_SM_ALLOW. In a group of calls it is a variable all-to-all. */
+    /* An all-to-all by splits on the device. random_draw does not draw it: recvbuff must be in the communicator's pool,
+     * and the policy must be CECL_SM_ALLOW. In a group of calls it is made as a variable all-to-all. */
     BY_SPLITS = KINDS,
-    /* Messages from the root to a rank, and barriers: for tests/fuzz. */
+    /* Messages from the root to a rank, and barriers; only tests/fuzz draws them. */
     MESSAGE,
     BARRIER
 };
@@ -36,41 +36,41 @@ enum kind {
 #define RANKS 64
 #endif
 #define RANDOM_TILES 3 /* most tiles for a rank */
-#define MAX_BLOCK 6000 /* approximate bytes of a block; see also random_largest */
-/* The most bytes that a rank's block takes in any buffer, with rows, gaps and displacements. */
+#define MAX_BLOCK 6000 /* about the largest block in bytes; see also random_largest */
+/* The most bytes for a rank's block in any buffer, with rows, gaps and displacements. */
 #define MAX_ROOM (MAX_BLOCK + 1600)
 
-/* Calls often have a size close to a limit of small calls of either device. random_largest is the
- * largest limit that is drawn, in bytes of a block, or of a whole all-reduce. */
+/* Limits of small calls of both devices: calls often have a size close to one. random_largest is the largest limit that
+ * is drawn, in bytes of a block, or of a whole all-reduce. */
 extern const size_t random_limits[];
 extern size_t random_largest;
 
-/* A call. For each pair of ranks, it has the number of elements sent, and their offsets at the
- * sender and at the receiver, in elements. */
+/* A call. For each pair of ranks it has the number of elements sent, and their offsets at the sender and at the
+ * receiver, in elements. */
 struct random_call {
     int rank, nranks; /* in its communicator; the test sets them before it draws the call */
     enum kind kind;
     ceclDataType_t type;
     ceclRedOp_t op; /* operation of a reduction */
     bool in_place;  /* for rooted calls: whether the root is in place */
-    /* A bit for each rank that is out of place although `in_place` is set, where ranks may
-     * differ. */
+    /* A bit for each rank that is out of place although `in_place` is set, where ranks may differ in this. */
     uint64_t apart;
-    bool exchange;      /* for a variable all-to-all: ranks exchange the places */
+    bool exchange;      /* of a variable all-to-all: ranks exchange the places */
     bool repeats;       /* made several times, unless it is in place or in a group */
     bool dense;         /* blocks that differ lie one behind the other; the call gets no places */
     int root, peer;     /* of a message: the sender and the receiver */
     bool as_bytes;      /* of a message: the receiver counts bytes */
-    size_t count, size; /* elements of a block, where all are equal; bytes of one element */
+    size_t count, size; /* elements of a block, where all are equal; bytes of an element */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */
     size_t send_rows, recv_rows, row_count; /* by splits: rows of the buffers; elements of a row */
     bool splits_have_gaps;
     ceclStrided_t strided; /* the argument of the call; a field is 0 where the default is meant */
-    /* Tiles for each rank, and where they begin in rank 0's sendbuff; in that of rank r, r * tile_shift elements later. */
+    /* Tiles for each rank, and where they begin in rank 0's sendbuff. In rank r's they begin r * tile_shift elements
+     * later. */
     size_t tiles, tile_begins[RANKS * RANDOM_TILES], tile_shift;
-    /* Rows of a block, and bytes of a row. A block that is not strided is one endless row. */
+    /* Rows of a block, and bytes of a row. A block without a pitch is one long row. */
     size_t rows, row;
-    size_t send_pitch, recv_pitch; /* elements; 0 for a single row */
+    size_t send_pitch, recv_pitch; /* in elements; 0 for a single row */
     ceclStream_t stream;
     unsigned char *send, *recv; /* allocations */
     unsigned char *in, *out;    /* sendbuff and recvbuff */
@@ -81,7 +81,7 @@ struct random_call {
 size_t random_tile_at(const struct random_call *c, int r, size_t i);
 uint64_t random_next(uint64_t *x);
 
-/* Draws a call of this kind. Leaves ranks, buffers, stream and seed unchanged. */
+/* Draws a call of this kind. Keeps ranks, buffers, stream and seed. */
 void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x);
 /* Whether a rank sends the same block to every rank. */
 bool random_repeats(const struct random_call *c);
@@ -91,11 +91,11 @@ bool random_is_in_place(const struct random_call *c);
 /* Bytes of an element of the result. */
 size_t random_result_size(const struct random_call *c);
 
-/* Bytes from the first byte to the last that rank `r` reads, and bytes that its recvbuff needs. */
+/* How many bytes of its sendbuff rank `r` may read, from the first to the last; and how many its recvbuff needs. */
 size_t random_sent(const struct random_call *c, int r);
 size_t random_received(const struct random_call *c);
 
-/* Sets this rank's sendbuff and recvbuff within its allocations. In place, both are in recv. */
+/* Sets this rank's sendbuff and recvbuff within its allocations. In place, both are within `recv`. */
 void random_set_places(struct random_call *c, size_t shift);
 
 /* Makes the call, once (make.c). */
@@ -104,8 +104,8 @@ ceclResult_t random_call(ceclComm_t comm, const struct random_call *c, bool grou
 /* Writes this rank's expected result to `out`, which has the layout of recvbuff. */
 void random_result(const struct random_call *c, unsigned char *out);
 
-/* Words of a call by splits lie behind its rows: [2][nranks] rows, and places. Where a buffer's words begin; their bytes; the
- * words that the call is to write to recvsplits, or for ceclCombine the words of sendsplits. */
+/* A call by splits has words behind the rows of a buffer: [2][nranks], rows and places. Where they begin; how many
+ * bytes they have; the words that the call must write to recvsplits, or the words of sendsplits for ceclCombine. */
 unsigned char *random_words_at(const struct random_call *c, unsigned char *buffer, size_t rows);
 size_t random_words_bytes(const struct random_call *c);
 void random_fill_words(const struct random_call *c, bool sent, uint64_t *words);

@@ -1,4 +1,3 @@
-/* The command line of an adversary. */
 #ifndef CECL_TESTS_WORLD_OPTIONS_H
 #define CECL_TESTS_WORLD_OPTIONS_H
 
@@ -17,7 +16,7 @@ struct options {
     bool lists, selects;
 };
 
-/* Reads options into `out`, which has their defaults. False: they are wrong, and the usage was printed. */
+/* Reads options into `out`, which has their defaults. False: they were wrong, and the usage was printed. */
 static inline bool options_read(int argc, char **argv, const char *usage, struct options *out)
 {
     static const struct option names[] = {

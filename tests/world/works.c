@@ -1,16 +1,15 @@
-/* See works.h. */
 #include "works.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define COUNT 4000 /* too large for a small call */
-#define FEW 1000   /* ints of which a small call then finds the largest */
+#define FEW 1000   /* ints of which a small call finds the largest */
 #define BLOCK (COUNT * sizeof(int))
 
 struct buffers {
-    int *in, *gathered, *sum; /* of the communicator */
-    int *host;                /* a copy of all */
+    int *in, *gathered, *sum; /* memory of the communicator */
+    int *host;                /* gets a copy of each result */
 };
 
 static int value(int member, int i)
