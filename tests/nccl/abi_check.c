@@ -1,5 +1,5 @@
-/* Compiled if NCCL's own header was found: checks that this repository's declarations of NCCL's
- * interface agree with the header. A different type is a compiler error. */
+/* Compiled if NCCL's own header was found: checks that this repository's declarations of NCCL's interface agree with
+ * the header. A different type is a compiler error. */
 #include <nccl.h>
 
 #define CECL_NCCL_TYPES_GIVEN

@@ -1,5 +1,5 @@
-/* NCCL's functions that tests call, besides those of nccl/abi.h, and the functions of the
- * stand-in for tests. abi_check.c compares NCCL's functions with its own header. */
+/* NCCL's functions that tests call, besides those of nccl/abi.h, and the stand-in's functions for tests. abi_check.c
+ * compares NCCL's functions with NCCL's own header. */
 #ifndef CECL_TESTS_NCCL_CALLS_H
 #define CECL_TESTS_NCCL_CALLS_H
 
@@ -17,8 +17,8 @@ enum { ncclFloat32 = 7, ncclFloat64, ncclBfloat16 };
 enum { ncclSum = 0, ncclProd, ncclMax, ncclMin, ncclAvg };
 #endif
 
-/* Offset of the int `blocking` in ncclConfig_t, in every version that has the type. 0: calls on
- * the communicator do not wait. */
+/* Offset of the int `blocking` in ncclConfig_t, in every version that has the type. If it is 0, calls on the communicator
+ * do not wait. */
 #define CONFIG_BLOCKING_AT 16
 
 #define STANDIN_API CECL_NCCL_API
@@ -45,8 +45,8 @@ STANDIN_API ncclResult_t ncclGroupStart(void);
 STANDIN_API ncclResult_t ncclGroupEnd(void);
 
 #ifndef CECL_NCCL_TYPES_GIVEN
-/* NCCL 2.31 has functions of these names. Their arguments here are invented: the library under
- * test knows none of these functions. */
+/* NCCL 2.31 has functions of these names. Their arguments here are invented: the library under test knows none of these
+ * functions. */
 STANDIN_API ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t sendcount,
                                              ncclDataType_t datatype, ncclComm_t comm,
                                              cudaStream_t stream, const void *config);
@@ -65,27 +65,26 @@ struct standin_record {
 /* How many calls of `name` this process has made to the stand-in. */
 STANDIN_API size_t standin_calls(const char *name);
 
-/* Streams that may capture. Only one thread uses each. Other streams are arbitrary addresses. A
- * launch is complete when it returns. */
+/* Streams that may capture; only one thread uses each. Other streams are arbitrary addresses. A launch is complete when
+ * it returns. */
 struct standin_graph;
 STANDIN_API cudaStream_t standin_stream(void);
 STANDIN_API void standin_stream_free(cudaStream_t stream);
 STANDIN_API void standin_capture(cudaStream_t stream);
 STANDIN_API struct standin_graph *standin_end_capture(cudaStream_t stream);
-/* How many calls and groups the stand-in itself carries out in a launch. */
+/* How many calls and groups of a launch the stand-in itself carries out. */
 STANDIN_API int standin_passed(const struct standin_graph *graph);
 STANDIN_API ncclResult_t standin_launch(struct standin_graph *graph);
 STANDIN_API void standin_graph_free(struct standin_graph *graph);
 /* The library in NCCL's place calls this. */
 STANDIN_API ceclStream_t cecl_standin_stream(ceclComm_t ours, cudaStream_t stream);
 
-/* For measurements: from now on, this thread's collectives return at once, without a transfer. */
+/* For measurements: whether this thread's next collectives return at once, without a transfer. */
 STANDIN_API void standin_go_hollow(bool is);
 
 /* From now on, each collective of this process takes at least this many microseconds. */
 STANDIN_API void standin_take_us(unsigned us);
 
-/* The latest call of this thread. */
 STANDIN_API struct standin_record standin_last(void);
 
 /* A function of the library that CECL_NCCL_PATH names, looked up as programs do. */

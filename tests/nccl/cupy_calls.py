@@ -4,7 +4,7 @@
 
 Rank 0 writes NCCL's unique id to FILE, which must not exist. A process ends with status 1 if anything is wrong.
 
-With CECL_SHARE_GPU=1 all ranks take GPU 0. NCCL takes that if they seem to be on different hosts.
+With CECL_SHARE_GPU=1 all ranks take GPU 0. NCCL allows that only if the ranks seem to be on different hosts.
 """
 
 import os

@@ -1,4 +1,3 @@
-/* A library that only records its calls; see echo.h. */
 #include "echo.h"
 
 #include <string.h>
@@ -24,7 +23,7 @@ static void note(const char *name, const uint64_t words[ECHO_WORDS],
     memcpy(last.numbers, numbers, sizeof(last.numbers));
 }
 
-/* This function does what NCCL's does, because cecl uses its answer. */
+/* ncclGetVersion does what NCCL's does, because cecl uses its answer. */
 static void tell_version(const char *name, uint64_t address)
 {
     if (strcmp(name, "ncclGetVersion") == 0)

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* More arguments than fit into registers on x86-64 and aarch64: integers in registers and on the
- * stack, and vector registers. */
+/* More arguments than fit into registers on x86-64 and aarch64: integers in registers and on the stack, and vector
+ * registers. */
 #define ECHO_WORDS 24
 #define ECHO_NUMBERS 8
 #define ECHO_WORD_PARAMETERS(x) \
@@ -20,18 +20,17 @@
 
 typedef uint64_t echo_function(ECHO_PARAMETERS);
 
-/* The last call of a thread. */
 struct echo {
     const char *name;
     uint64_t words[ECHO_WORDS];
     double numbers[ECHO_NUMBERS];
 };
 
-/* The library's own functions besides NCCL's: this thread's last call. Each call returns
- * ECHO_RETURNS. */
+/* The library's own function: this thread's last call. NCCL's functions return ECHO_RETURNS; those that make
+ * communicators return ECHO_FAILS. */
 typedef const struct echo *echo_last_function(void);
 #define ECHO_RETURNS UINT64_C(0x1234567800000000)
-/* this is ncclInternalError if read as an ncclResult_t */
+/* ncclInternalError, if read as an ncclResult_t */
 #define ECHO_FAILS UINT64_C(0x1234567800000003)
 
 #endif

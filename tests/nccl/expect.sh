@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# Shared code of the tests in this folder. A test sets `scratch`, sources this file, sets `case`
-# before each case, and ends with `exit $failed`.
+# Shared by the tests here. A test sets `scratch`, sources this file, sets `case` before each case, and ends with `exit $failed`.
 # shellcheck disable=SC2154,SC2034
 
 failed=0
@@ -17,7 +16,7 @@ wrong() {
     failed=1
 }
 
-# expect_status N, expect_output WORDS, expect_error WORDS: check the last run
+# expect_status N, expect_output WORDS, expect_error WORDS: check the last run's exit status, stdout, stderr
 expect_status() {
     [ "$status" -eq "$1" ] || wrong "status $1 expected"
 }
@@ -28,7 +27,7 @@ expect_error() {
     [[ $errors == *"$1"* ]] || wrong "stderr expected: $1"
 }
 
-# expect_lines N: the last run wrote N lines to stderr
+# expect_lines N: checks that the last run wrote N lines to stderr
 expect_lines() {
     [ "$(grep -c . <<<"$errors")" -eq "$1" ] || wrong "$1 lines on stderr expected"
 }

@@ -3,9 +3,9 @@
     cecl-run --policy all python3 jax_calls.py RANK RANKS ADDRESS [STEPS]
 
 ADDRESS is a free HOST:PORT of rank 0. A process ends with status 1 if anything is wrong. With STEPS a function of two collectives
-is called as many times, so that under --policy auto its steps are tried.
+is called that many times, which gives --policy auto a period for a trial.
 
-With CECL_SHARE_GPU=1 all ranks take GPU 0. NCCL takes that if they seem to be on different hosts.
+With CECL_SHARE_GPU=1 all ranks take GPU 0. NCCL allows that only if the ranks seem to be on different hosts.
 """
 
 import os

@@ -1,11 +1,9 @@
-/* Measures the host time that cecl adds to a passed call: the time of an all-gather that cecl
- * passes to the stand-in for NCCL, less the time of a direct call of the stand-in. Batches of
- * both alternate, and medians are compared. Before that, two ranks make calls until trials, if
- * they are on, have decided that NCCL makes them.
+/* Measures the host time that cecl adds to a passed call: the time of an all-gather that cecl passes to the stand-in
+ * for NCCL, less the time of a direct call of the stand-in. Batches of both alternate, and medians are compared. Before
+ * that, two ranks make calls until trials, if they are on, have decided for NCCL.
  *
- * nccl_pass_time [MOST_NS [mixed]] fails if the difference exceeds MOST_NS nanoseconds.
- * CECL_NCCL_PATH names the stand-in. With `mixed`, calls of two sizes come in an order without a
- * period, as in a server. */
+ * nccl_pass_time [MOST_NS [mixed]] fails if the difference exceeds MOST_NS nanoseconds. CECL_NCCL_PATH names the
+ * stand-in. With `mixed`, calls of two sizes come in an order without a period, as in a server. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,16 +15,15 @@
 
 #define BATCHES 401
 #define CALLS 500 /* calls of a batch */
-/* calls of each rank until all trials are surely over, and after how many of them ranks meet: a
- * trial does not begin while ranks are far apart */
+/* Calls of each rank until all trials are surely over, and after how many of them ranks meet: no trial begins while
+ * ranks are far apart. */
 enum { LEARNING = 60000, TOGETHER = 64 };
 
 typedef __typeof__(ncclAllGather) all_gather;
 
 static bool is_mixed;
 
-/* Nanoseconds per call of one batch. Calls have 1 byte of each rank, a size for which no
- * measurement says that cecl is faster. */
+/* Nanoseconds per call of one batch. A rank's block is 1 byte, a size for which no measurement says that cecl is faster. */
 static double measure(all_gather *gather, ncclComm_t comm, int calls)
 {
     static _Thread_local uint64_t word = 1;

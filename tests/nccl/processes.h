@@ -1,5 +1,5 @@
-/* Runs ranks as processes of a test that calls NCCL. The parent must not have called NCCL, so
- * that children do not inherit a library that is in use. */
+/* Runs ranks as processes of a test that calls NCCL. The parent must not have called NCCL: children must not inherit a
+ * library that is in use. */
 #ifndef CECL_TESTS_NCCL_PROCESSES_H
 #define CECL_TESTS_NCCL_PROCESSES_H
 
@@ -33,8 +33,8 @@ static inline void agree_on_id(struct meeting *meeting, struct rank *r)
     r->id = meeting->id;
 }
 
-/* Runs `run` in a process for each rank, in which the environment variable `name` is
- * values[rank]. Returns whether each process succeeded, or was killed where the test expects it. */
+/* Runs `run` in a process for each rank, in which the environment variable `name` is values[rank]. Returns whether each
+ * process succeeded, or was killed where the test expects that. */
 static inline bool run_processes(bool (*run)(struct rank *), int nranks, const char *name,
                                  const char *const *values)
 {

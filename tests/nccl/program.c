@@ -1,8 +1,8 @@
 /* A program that is linked to NCCL. Its ranks are processes or threads, and make the same calls.
  * nccl_program processes|threads|children|newest|messages|captured|crowd|again NRANKS
- *   children  processes whose parent has made the calls as well, before it forked
+ *   children  processes whose parent has made the same calls before it forked
  *   newest    threads that make calls which only the newest NCCL has
- *   messages  threads that send around a ring, each many messages in a group
+ *   messages  threads that each send the next one many messages in a group, around a ring
  *   captured  processes that capture a gather and a message, and replay both twice
  *   crowd     a process that makes a call on each of 100 communicators first, and then threads
  *   again     processes, each of which first makes calls on 100 communicators, one after the other
@@ -20,7 +20,6 @@ static bool succeeds(const char *name, const struct rank *rank, ncclResult_t mad
 }
 #define CALL(name, ...) succeeds(#name, rank, name(__VA_ARGS__))
 
-/* The calls that test_nccl_stats.sh expects in the table. */
 static bool make_calls(struct rank *rank)
 {
     static _Thread_local int in[MOST], out[MAX_RANKS * MOST];
@@ -133,7 +132,7 @@ static int await_processes(void)
 
 static bool is_again;
 
-/* The processes exit, so that they print their tables. */
+/* The processes exit, which prints their tables. */
 static int run_as_processes(int nranks, bool (*run)(struct rank *))
 {
     struct meeting *meeting = meeting_new();

@@ -3,9 +3,9 @@ arithmetic, and training losses with the losses of a single rank that has all da
 
     cecl-run --policy all torchrun --nproc-per-node 2 tests/nccl/pytorch.py [NAME ...]
 
-Without names all parts run but `hybrid`, which wants four ranks, and `lose`. A process ends with status 1 if anything is wrong.
+Without names all parts run but `hybrid`, which needs four ranks, and `lose`. A process ends with status 1 if anything is wrong.
 
-With CECL_SHARE_GPU=1 ranks may share a GPU. NCCL takes that if they seem to be on different hosts.
+With CECL_SHARE_GPU=1 ranks may share a GPU. NCCL allows that only if the ranks seem to be on different hosts.
 """
 
 import copy
@@ -185,8 +185,8 @@ def lay_late(tensor, value, stream):
 
 
 def group_on_streams(comm, count, step):
-    """The calls of a group on one communicator wait for all its streams, and all streams wait for the calls.
-    So a stream may write the input of a call on another stream, and read its output.
+    """A group's calls on a communicator wait for all streams of the group, and all these streams wait for the calls.
+    So a stream may write the input of a call on another stream, and read that call's output.
     """
     n, after, before = ranks(), (RANK + 1) % ranks(), (RANK - 1) % ranks()
     streams = [torch.cuda.Stream() for _ in range(4)]
@@ -293,7 +293,7 @@ def fsdp2_group_memory():
 
 
 def hybrid():
-    """Shards within a host, copies between hosts: two hosts of half of the ranks (CECL_NODE_SIZE)."""
+    """Shards within a host, copies between hosts: two pretended hosts with half of the ranks each (CECL_NODE_SIZE)."""
     reference = make_model()
     mesh = init_device_mesh("cuda", (2, ranks() // 2), mesh_dim_names=("copies", "shards"))
     model = copy.deepcopy(reference)

@@ -92,8 +92,8 @@ static inline bool run_ranks(int nranks, bool (*run)(struct rank *))
     return run_lives(nranks, run_rank, run);
 }
 
-/* Whether ended communicators have left no descriptor and no thread: one that makes a communicator, or listens for an id,
- * may still be ending. */
+/* Whether ended communicators have left no descriptor and no thread. It waits for threads that are still ending: those
+ * that make a communicator, or listen for an id. */
 static inline bool comes_back_to(int descriptors, int threads)
 {
     for (int tries = 0; tries < 100 * PROMPT; tries++) {
@@ -104,7 +104,7 @@ static inline bool comes_back_to(int descriptors, int threads)
     return false;
 }
 
-/* How many calls of `name` the stand-in has got. */
+/* How many calls of `name` the stand-in has received. */
 static inline size_t calls_of(const char *name)
 {
     return STANDIN(standin_calls)(name);
@@ -120,8 +120,8 @@ static inline bool is_under(const char *policies)
 /* Defines a test that the program has only under these policies. */
 #define TEST_UNDER(policies, name) TEST_IF(is_under(policies), name, NULL, NULL)
 
-/* Defines a test whose body each rank runs, on a thread of its own, and returns whether the rank succeeded. The other
- * arguments are numbers of ranks. */
+/* Defines a test whose body each rank runs, on a thread of its own, and which returns whether the rank succeeded. The
+ * other arguments are numbers of ranks. */
 #define TEST_OF_RANKS_UNDER(policies, name, ...) \
     static bool name##_on(struct rank *r); \
     TEST_UNDER(policies, name) \

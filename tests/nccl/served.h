@@ -1,10 +1,10 @@
-/* Whether a call was served by cecl or passed to NCCL, as the stand-in saw it. */
+/* Whether cecl served a call or passed it to NCCL, as the stand-in saw it. */
 #ifndef CECL_TESTS_NCCL_SERVED_H
 #define CECL_TESTS_NCCL_SERVED_H
 
 #include "ranks.h"
 
-/* Makes a call that always goes to NCCL, and so becomes this thread's last call there. */
+/* Makes a call that always goes to NCCL, where it is then this thread's last call. */
 static inline void mark(const struct rank *r)
 {
     int count;

@@ -1,7 +1,6 @@
-/* A stand-in for NCCL, on host memory. It records each call with its arguments, and carries out
- * the call between threads or processes, so that tests can check results. Every collective is a
- * list of transfers between pairs of ranks, and a last step on the receiver. A call is complete
- * when it returns, or at the end of its group, unless its stream captures. */
+/* A stand-in for NCCL, on host memory. It records each call with its arguments, and carries the call out between threads or
+ * processes, so that tests can check results. Every collective is a list of transfers between pairs of ranks, and a last
+ * step on the receiver. A call is complete when it returns, or at the end of its group, unless its stream captures. */
 #ifndef CECL_TESTS_NCCL_STANDIN_H
 #define CECL_TESTS_NCCL_STANDIN_H
 
@@ -30,13 +29,13 @@ struct shared {
 };
 
 struct ncclComm {
-    char name[64]; /* size of the shared memory */
+    char name[64]; /* of the shared memory */
     int rank;
     int nranks;
     int splits; /* children so far, for the names of new communicators */
     struct shared *shared;
     bool is_non_blocking;
-    /* its job in the background; NULL: the communicator is ready. Under a lock */
+    /* its job in the background, under a lock; NULL: the communicator is ready */
     struct job *job;
 };
 
@@ -77,8 +76,8 @@ void standin_note(const char *name, const uint64_t *words, size_t nwords);
 /* standin_comm.c */
 ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int rank);
 
-/* standin_group.c. Carries out `op` now, or at the end of the group. On a non-blocking
- * communicator, later calls of standin_look carry it out, the third of them at the earliest. */
+/* standin_group.c. Carries out `op` now, or at the end of the group. On a non-blocking communicator, later calls of
+ * standin_look carry it out, the third of them at the earliest. */
 struct op *standin_op(ncclComm_t comm);
 void standin_send(struct op *op, int peer, const void *bytes, size_t count);
 void standin_receive(struct op *op, int peer, void *bytes, size_t count);
@@ -87,8 +86,7 @@ ncclResult_t standin_enqueue(struct op *op);
 ncclResult_t standin_carry_out(struct op *list);
 void standin_drop(struct op *list);
 
-/* standin_stream.c. Whether the stream of these calls captures; then the calls become part of its
- * graph. */
+/* standin_stream.c. Whether the stream of these calls captures; if so, they become part of its graph. */
 bool standin_captures(struct op *list);
 
 /* Continues the job of `comm` in the background. Returns ncclInProgress, or the job's result. */

@@ -1,11 +1,10 @@
-/* Collectives of the stand-in, as transfers between pairs of ranks. Reductions: in the order of ranks, in the type of the
- * elements. */
+/* Collectives of the stand-in, as transfers between pairs of ranks. Reductions add in rank order, in the elements' type. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "standin.h"
 
-/* wide the type of the arithmetic: integers wrap around, as on GPUs */
+/* wide: the type of the arithmetic. Integers wrap around, as on GPUs. */
 #define COMBINE(type, wide) \
     static type combine_##type(type a, type b, ncclRedOp_t redop) \
     { \
@@ -97,7 +96,7 @@ static ncclResult_t enqueue(struct op *op, cudaStream_t stream)
     return standin_enqueue(op);
 }
 
-/* Sends every rank the same block, or each rank another block. */
+/* Sends every rank the same block, or (is_own) each rank a block of its own. */
 static void send_all(struct op *op, const void *sendbuff, bool is_own)
 {
     for (int peer = 0; peer < op->comm->nranks; peer++)

@@ -1,5 +1,5 @@
-/* Communicators of the stand-in, and its other calls that move no data. The ranks of a
- * communicator meet in shared memory, whose name is in the unique id. */
+/* Communicators of the stand-in, and its other calls that move no data. The ranks of a communicator meet in shared
+ * memory, whose name is in the unique id. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,8 +50,8 @@ ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int ra
     return ceclSuccess;
 }
 
-/* Names of shared memory that not all ranks have joined, because one aborted. Ranks may still open
- * it, so the name stays until this process ends. */
+/* Names of shared memory that some ranks never joined, because a rank aborted. As ranks may still open it, its name
+ * stays until this process ends. */
 #define LEFT_MOST 256
 static char left[LEFT_MOST][64];
 static _Atomic int nleft;
@@ -160,14 +160,14 @@ struct wish {
     int color, key;
 };
 #define SHRUNK \
-    1000000 /* the color of ranks that a shrink leaves; its children have names of their own */
+    1000000 /* the color of ranks that a shrink keeps; its children have names of their own */
 
 static bool is_before(const struct wish *wishes, int a, int b)
 {
     return wishes[a].key < wishes[b].key || (wishes[a].key == wishes[b].key && a < b);
 }
 
-/* As NCCL, which returns ncclSuccess while it still makes a child in the background. */
+/* NCCL returns ncclSuccess, too, while it still makes a child in the background. */
 static ncclResult_t without_progress(ncclResult_t result)
 {
     return result == (ncclResult_t)ceclInProgress ? (ncclResult_t)ceclSuccess : result;
@@ -198,7 +198,7 @@ static bool is_in(const int *list, int count, int rank)
     return is;
 }
 
-/* The `count` excluded ranks have no part in this, and get no child. */
+/* The `count` excluded ranks take no part, and get no child. */
 static ncclResult_t make_child(ncclComm_t comm, struct wish wish, const int *excluded, int count,
                                ncclComm_t *split, const ncclConfig_t *config)
 {

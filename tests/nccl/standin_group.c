@@ -1,5 +1,5 @@
-/* Carries out calls of the stand-in; those of a group at the same time. One thread may be several
- * ranks, so no code here waits for a single transfer. */
+/* Carries out calls of the stand-in, those of a group at the same time. One thread may be several ranks, so no code
+ * here waits for a single transfer. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ void standin_receive(struct op *op, int peer, void *bytes, size_t count)
     add(op, peer, op->comm->rank, false, bytes, count);
 }
 
-/* Moves as many bytes as one end of the ring has in one contiguous part. */
+/* Moves as many bytes as the ring has in one contiguous part: free ones for a send, received ones for a receive. */
 static size_t move(struct transfer *transfer)
 {
     struct channel *channel = transfer->channel;
@@ -67,7 +67,7 @@ static size_t move(struct transfer *transfer)
     const uint64_t place = from % STANDIN_RING;
     size_t bytes = there < STANDIN_RING - place ? there : STANDIN_RING - place;
     bytes = bytes < transfer->left ? bytes : transfer->left;
-    if (bytes == 0) /* without bytes to move, the address may be NULL */
+    if (bytes == 0) /* then the address may be NULL */
         return 0;
     if (transfer->sends)
         memcpy(channel->bytes + place, transfer->at, bytes);
@@ -117,8 +117,7 @@ static bool is_complete(const struct op *op)
            (!op->waits_for_all || atomic_load(&op->comm->shared->joined) == op->comm->nranks);
 }
 
-/* One round over all calls. Returns how many bytes it moved; `*is_done` says whether all calls
- * are complete. */
+/* One round over all calls. Returns how many bytes it moved. *is_done: whether all calls are complete. */
 static size_t advance(struct op *list, bool *is_done)
 {
     size_t moved = 0;
@@ -147,7 +146,7 @@ void standin_take_us(unsigned us)
     atomic_store(&least_us, us);
 }
 
-/* The same from the environment, for programs that do not know the stand-in. */
+/* Also set by the environment, for programs that do not know the stand-in. */
 __attribute__((constructor)) static void read_least_us(void)
 {
     const char *us = getenv("STANDIN_TAKES_US");

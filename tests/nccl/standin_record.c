@@ -1,4 +1,4 @@
-/* Records of the stand-in for tests: of each call. */
+/* The stand-in's records of calls, for tests. */
 #include <pthread.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Captured streams of the stand-in. The calls that the stand-in itself would carry out become
- * part of a graph. So do the calls that cecl serves, on one stream of the host device for each
- * communicator of cecl. A launch carries out the stand-in's calls first. */
+/* Captured streams of the stand-in. A graph has the calls that the stand-in itself carries out, and those that cecl
+ * serves: these are captured on one stream of the host device for each communicator of cecl. A launch carries out the
+ * stand-in's calls first. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ cudaStream_t standin_stream(void)
 #define STRING_OF(x) #x
 #define STRING(x) STRING_OF(x)
 
-/* The cecl library that the library in NCCL's place has loaded. */
+/* A function of the cecl library that the library in NCCL's place has loaded. */
 static void *cecl(const char *name)
 {
     void *library =
@@ -68,14 +68,12 @@ static void *cecl(const char *name)
 }
 #define CECL(name) (__extension__(__typeof__(name) *) cecl(#name))
 
-/* ---- capturing */
-
 void standin_capture(cudaStream_t stream)
 {
     stream->graph = calloc(1, sizeof(*stream->graph));
 }
 
-/* Uses the same stream each time: cecl frees it with its communicator. */
+/* Returns the same stream each time: cecl frees it with its communicator. */
 static ceclStream_t stream_for(struct CUstream_st *stream, ceclComm_t ours)
 {
     for (int i = 0; i < stream->nused; i++)
@@ -129,8 +127,6 @@ int standin_passed(const struct standin_graph *graph)
 {
     return graph->nbatches;
 }
-
-/* ---- replaying */
 
 static struct op *copy_of(const struct op *op)
 {

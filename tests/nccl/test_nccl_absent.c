@@ -1,9 +1,9 @@
-/* Some rank runs without the library in NCCL's place, with another version of it, or with CECL_NCCL=off. The others
- * pass the calls of each communicator with that rank, so all results are right, and they name it. They serve
- * communicators without it.
+/* One rank runs without the library in NCCL's place, with another version of it, or with CECL_NCCL=off. On each
+ * communicator with that rank, the others name it and pass their calls, so all results are right. They serve communicators
+ * without it.
  *
- * test_nccl_absent LIBRARIES: the folder of another version of the library. CECL_NCCL_PATH names the stand-in. Each rank
- * is a program of its own: test_nccl_absent FILE RANK WAY ABSENT, where FILE is a descriptor of memory that all ranks map. */
+ * test_nccl_absent LIBRARIES: the folder of another version of the library. CECL_NCCL_PATH names the stand-in. Each rank is
+ * a program of its own: test_nccl_absent FILE RANK WAY ABSENT, where FILE is a descriptor of memory that all ranks map. */
 #include <fcntl.h>
 #include <libgen.h>
 #include <sys/mman.h>
@@ -14,18 +14,15 @@
 
 #define RANKS 3
 
-static int absent; /* the rank of the program that is absent */
-
-/* ---- a rank */
+static int absent; /* the rank whose program is absent */
 
 static size_t passed(void)
 {
     return calls_of("ncclAllReduce") + calls_of("ncclReduce");
 }
 
-/* Whether the results of each rank are right, and come from cecl or from NCCL. Two kinds of calls, because a rank that
- * is a call behind the others would take one for the other; and reductions, which strict may pass. What auto serves
- * depends on its table. */
+/* Whether each rank's results are right, and come from cecl or from NCCL. Reductions, because strict may pass them; two
+ * kinds, because a rank that is a call behind must not take one for the other. What auto serves depends on its table. */
 static bool sums(const struct rank *r, bool served)
 {
     bool is = true;
@@ -80,7 +77,7 @@ static bool in_a_group(struct rank *r)
            ncclGroupEnd() == 0 && sums(r, false) && ends(r);
 }
 
-/* A call that `strict` refuses where NCCL makes it, unless the ranks' policies differ. */
+/* A gather on a communicator with the absent rank. `strict` refuses such a call, unless the ranks' policies differ. */
 static bool by_gather(struct rank *r)
 {
     int in = r->rank + 1, out[RANKS] = {0};
@@ -91,7 +88,7 @@ static bool by_gather(struct rank *r)
     return is && calls_of("ncclAllGather") == 1 && ends(r);
 }
 
-/* The rank that is absent is left out of the second child. */
+/* The second child is made without the absent rank. */
 static bool by_split(struct rank *r)
 {
     struct rank all = *r, some = {.nranks = RANKS - 1, .rank = r->rank - (r->rank > absent)};
@@ -220,7 +217,7 @@ static int count_in(int file, const char *words)
     return count;
 }
 
-/* words  what is logged `times` times */
+/* words: what is logged `times` times. */
 static bool runs(const char *way, int which, void (*leave)(void), const char *words, int times)
 {
     const int file = memfd_create("meeting", 0), errors = memfd_create("errors", MFD_CLOEXEC);

@@ -1,5 +1,5 @@
-/* Non-blocking communicators: NCCL creates them in the background, and so does cecl. Until both
- * are ready, the program gets ncclInProgress.
+/* Non-blocking communicators: NCCL creates them in the background, and so does cecl. Until both are ready, the program
+ * gets ncclInProgress.
  *
  * test_nccl_background CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
 #include <sched.h>
@@ -43,8 +43,6 @@ static bool run_each_number_of_ranks(bool (*run)(struct rank *))
     return is;
 }
 
-/* ---- without errors */
-
 static bool await_and_gather(struct rank *r)
 {
     const bool is =
@@ -78,8 +76,6 @@ TEST(making_a_communicator_does_not_wait_for_other_ranks)
         assert_int_equal(ncclCommDestroy(ranks[i].comm), 0);
 }
 
-/* ---- children */
-
 /* Ways to make a communicator of another one. */
 enum way { HALVES, SHRINK, SHRINK_WITH_ABORT, GROW, WAYS };
 
@@ -98,8 +94,8 @@ static ncclResult_t begin_child(enum way way, const struct rank *r, struct rank 
     return ncclCommSplit(r->comm, color, r->rank, &child->comm, NULL);
 }
 
-/* If the parent is ready, so is the child, as in NCCL; the handle of one that grows comes at once. A shrink with abort
- * ends cecl's communicator of the parent. */
+/* If the parent is ready, so is the child, as in NCCL; growing gives a handle at once. A shrink with abort ends cecl's
+ * communicator of the parent. */
 static enum way way;
 
 static bool make_child(struct rank *r)
@@ -135,7 +131,7 @@ TEST(a_rank_without_a_color_gets_no_child)
     assert_true(run_each_number_of_ranks(split_twice_in_a_group));
 }
 
-/* NCCL returns from the split when such a child is ready, so programs may use it at once. */
+/* NCCL returns from the split once the non-blocking child is ready, so programs may use the child at once. */
 TEST_OF_RANKS(a_non_blocking_child_of_a_blocking_communicator_is_served_at_once, 3)
 {
     struct rank child = *r;
@@ -146,7 +142,7 @@ TEST_OF_RANKS(a_non_blocking_child_of_a_blocking_communicator_is_served_at_once,
     return ncclCommDestroy(child.comm) == 0 && is;
 }
 
-/* The child is non-blocking, although the communicator itself was made at once. */
+/* The child is non-blocking, although its parent's split waited for it. */
 TEST_OF_RANKS(children_of_a_blocking_communicators_non_blocking_child_are_served, 3)
 {
     struct rank child = *r, grandchild = *r;
@@ -194,8 +190,7 @@ TEST(an_abort_while_other_ranks_are_missing_leaves_nothing)
     assert_true(time(NULL) - start < PROMPT);
 }
 
-/* The last rank aborts during the creation. The other ranks learn of the abort, or finish
- * the creation; then they abort, too. */
+/* The last rank aborts during the creation. The others learn of it, or finish the creation; then they abort, too. */
 static unsigned patience_us;
 
 static bool abort_midway(struct rank *r)
@@ -210,7 +205,7 @@ static bool abort_midway(struct rank *r)
 
 TEST(an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing)
 {
-    assert_true(run_beginning(2, await_and_gather)); /* one-time setup is complete now */
+    assert_true(run_beginning(2, await_and_gather)); /* completes one-time setup */
     usleep(100000);
     const int descriptors = open_descriptors(), threads = threads_alive();
     for (int i = 0; i < 30; i++) {
@@ -222,7 +217,7 @@ TEST(an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing)
     assert_true(comes_back_to(descriptors, threads));
 }
 
-/* A rank that learns of another's abort is not ready, and cannot split. */
+/* A rank that learns of another rank's abort is not ready, and cannot split. */
 static pthread_barrier_t all_have;
 
 static bool abort_after_split(struct rank *r)
@@ -244,16 +239,13 @@ TEST(a_parent_may_be_aborted_before_its_child_has_come)
     assert_true(run_beginning(2, await_and_gather));
 }
 
-/* ---- cecl's communicator cannot be created */
-
 static bool await_and_pass(struct rank *r)
 {
     const bool is = await_comm(r->comm) == 0 && gathers(r, false) && gathers(r, false);
     return ncclCommDestroy(r->comm) == 0 && is;
 }
 
-/* cecl refuses the bad value when it creates a communicator. test_nccl_stats.sh checks the
- * table. */
+/* cecl refuses the bad value when it creates a communicator. test_nccl_stats.sh checks the table. */
 TEST(where_ours_cannot_be_made_all_calls_are_passed)
 {
     setenv("CECL_POOL_BYTES", "1", 1);
@@ -262,8 +254,8 @@ TEST(where_ours_cannot_be_made_all_calls_are_passed)
     assert_true(run_beginning(2, await_and_gather));
 }
 
-/* ---- finalizing while a served call is pending. On the host device such a call returns when it
- * is complete, so another thread of rank 0 makes the call. */
+/* ---- finalizing while a served call is pending. On the host device such a call returns when it is complete, so
+ * another thread of rank 0 makes the call. */
 
 static _Atomic bool has_looked; /* rank 1 waits for this before its part of the call */
 
@@ -360,7 +352,7 @@ static bool abort_with_a_call(struct rank *r)
 
 TEST(an_abort_while_it_is_finalized_leaves_nothing)
 {
-    assert_true(run_beginning(2, await_and_gather)); /* one-time setup is complete now */
+    assert_true(run_beginning(2, await_and_gather)); /* completes one-time setup */
     const int descriptors = open_descriptors(), threads = threads_alive();
     const time_t start = time(NULL);
     atomic_store(&has_looked, false);
@@ -414,7 +406,7 @@ TEST(ncclGroupEnd_waits_for_nccls_part_before_it_serves)
     assert_true(run_beginning(RANKS, share_a_group));
 }
 
-/* The library sleeps by this function. If `pauses` is set, the thread's next sleep lasts until the abort is done. */
+/* The library sleeps by this function. With `pauses`, this thread's next sleep lasts until the abort is done. */
 static _Thread_local bool pauses;
 static _Atomic bool has_paused, has_aborted;
 static size_t looks; /* calls of the stand-in's ncclCommGetAsyncError when the abort was done */
@@ -455,7 +447,7 @@ static bool abort_amid_a_group(struct rank *r)
             usleep(1000);
         return ncclCommAbort(r->comm) == 0 && is;
     }
-    usleep(100000); /* until rank 1 looks no more */
+    usleep(100000); /* until rank 1 polls no more */
     pthread_create(&thread, NULL, abort_beside, &same);
     is = ncclGroupStart() == 0 && is;
     is = ncclAllGather(&none, &none, 0, ncclFloat64, r->comm, NULL) == 0 && is;

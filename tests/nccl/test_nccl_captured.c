@@ -1,5 +1,5 @@
-/* Captured calls in NCCL's place, on the host device: which are served and which are passed; the
- * results of replays; and graphs that not all ranks capture, or that outlive their communicator.
+/* Captured calls in NCCL's place, on the host device: which are served and which are passed; the results of replays;
+ * graphs that not all ranks capture, or that outlive their communicator.
  *
  * test_nccl_captured [ROUNDS] CECL_NCCL_PATH names the stand-in */
 #include <time.h>
@@ -136,8 +136,6 @@ static enum course captures(const struct rank *r, struct scene *s,
     return capture(r, &s->d, s->on, make, &s->graph);
 }
 
-/* ---- served and passed */
-
 static bool capture_both(struct rank *r, struct scene *s, enum course expected)
 {
     bool is = captures(r, s, makes_all) == expected &&
@@ -243,8 +241,6 @@ TEST_UNDER("all", captured_calls_over_hosts_are_passed)
     unsetenv("CECL_NODE_SIZE");
 }
 
-/* ---- messages */
-
 static bool around(const struct rank *r, struct data *d, cudaStream_t on)
 {
     const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
@@ -291,8 +287,6 @@ TEST_OF_CAPTURES("strict", strict_refuses_captured_messages, RANKS)
     return captures(r, s, around) == FAILED;
 }
 
-/* ---- one thread that has all ranks */
-
 TEST_UNDER("all", one_thread_captures_the_calls_of_all_ranks_in_groups)
 {
     enum { N = 3 };
@@ -324,8 +318,6 @@ TEST_UNDER("all", one_thread_captures_the_calls_of_all_ranks_in_groups)
         assert_int_equal(ncclCommDestroy(comms[i]), 0);
 }
 
-/* ---- errors */
-
 TEST_OF_CAPTURES("all", a_call_that_only_one_rank_captures_fails_on_all_soon, 2)
 {
     const time_t begun = time(NULL);
@@ -340,7 +332,7 @@ TEST_OF_CAPTURES("all", calls_that_one_rank_lets_nccl_estimate_are_none, 2)
     bool is = true;
     if (r->rank == 0) {
         is = ncclGroupStart() == 0 && gather(r, &s->d, NULL) && ncclGroupSimulateEnd(NULL) == 0;
-        usleep(100000); /* the other rank waits, and checks what this rank has done */
+        usleep(100000); /* the other rank waits meanwhile, and checks what this one has done */
     }
     return is && captures(r, s, makes_all) == SERVED && replays_well(r, &s->d, s->graph, 2);
 }
@@ -364,8 +356,6 @@ TEST_OF_CAPTURES("all", a_graph_may_outlive_its_communicator_and_is_refused_then
     r->comm = NULL;
     return is && STANDIN(standin_launch)(s->graph) != 0 && time(NULL) - begun < PROMPT;
 }
-
-/* ---- which calls auto serves */
 
 static bool broadcast(const struct rank *r, struct data *d, cudaStream_t on)
 {

@@ -1,6 +1,5 @@
-/* The number of function calls between ncclAllGather, which cecl serves, and the device. The library in NCCL's place
- * and the files of tests/unit/test_frames.c are compiled for this program without optimization, so no function is
- * inlined. */
+/* The number of function calls between a served ncclAllGather and the device. The library in NCCL's place and the files
+ * of tests/unit/test_frames.c are compiled without optimization here, so no function is inlined. */
 #include "../with_cmocka.h"
 
 #include "../frames.h"

@@ -1,5 +1,5 @@
-/* Which calls CECL_NCCL=auto serves: the smallest and largest size of each op, on plain memory
- * and on NCCL's symmetric windows. The report of --stats on trials, as JSON and for people. */
+/* Which calls CECL_NCCL=auto serves: the smallest and largest size of each op, on plain memory and on NCCL's symmetric
+ * windows. What --stats reports of trials, as JSON and for people. */
 #include <locale.h>
 
 #include "../decimal_comma.h"
@@ -33,7 +33,7 @@ static bool gains(enum cecl_nccl_op op, int nranks, bool on_windows, size_t byte
     return cecl_nccl_gains(&call, &comm, &none);
 }
 
-/* Sizes from `least` to `most` are served; the sizes next to them are passed. */
+/* Sizes from `least` to `most` are served; the next smaller and larger sizes are passed. */
 struct range {
     enum cecl_nccl_op op;
     int nranks;
@@ -103,8 +103,6 @@ TEST(flags_on_the_host_leave_no_reductions)
     assert_true(cecl_nccl_gains(&gather, &comm, &none));
 }
 
-/* ---- the report */
-
 static char *text_of(void (*print)(FILE *out))
 {
     char *text = NULL;
@@ -139,8 +137,7 @@ static int start(void **state)
     return 0;
 }
 
-/* Numbers are written independently of the program's locale. Times are per step: the time of a
- * period, divided by its steps. */
+/* Numbers do not depend on the program's locale. Times are per step: the time of a period, divided by its steps. */
 TEST(json_has_numbers_with_a_point)
 {
     expect(cecl_nccl_report_json,
@@ -165,7 +162,6 @@ TEST(lines_name_the_decision)
     expect(cecl_nccl_report_print, "cecl: communicator, rank 1 of 4: decided: served; 39 ");
 }
 
-/* Each state without a decision has a reason. */
 TEST(lines_say_why_nothing_was_tried)
 {
     static const struct {

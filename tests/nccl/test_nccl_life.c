@@ -1,7 +1,6 @@
-/* Threads call, finalize, destroy, abort and revoke a communicator at random while another thread
- * creates it. No thread uses cecl's communicator, or NCCL's, after its end, and cecl's
- * communicator ends once. This test replaces the code that creates communicators, and cecl's
- * library. */
+/* Threads call, finalize, destroy, abort and revoke a communicator at random while another thread creates it. No thread
+ * uses cecl's communicator, or NCCL's, after its end, and cecl's ends once. This test replaces the code that creates
+ * communicators, and cecl's library. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -15,9 +14,8 @@
 
 #define ROUNDS 1500
 #define THREADS 3
-#define COMMS 4 /* communicators that are used in turn, so that entries are reused */
+#define COMMS 4 /* used in turn, so entries are reused */
 
-/* A communicator of cecl, and a communicator of NCCL. */
 struct ceclComm {
     _Atomic int ends, users;
     _Atomic bool has_failed;
@@ -53,8 +51,6 @@ static void linger(uint64_t us)
     if (us > 0)
         nanosleep(&pause, NULL);
 }
-
-/* ---- stand-ins */
 
 /* A call ends by itself after a while, or when its communicator has failed. */
 static void use(ceclComm_t ours)
@@ -144,8 +140,6 @@ ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int t
     return goes_on ? ceclSuccess : ceclInvalidUsage;
 }
 
-/* ---- the program's threads */
-
 struct thread {
     pthread_t thread;
     ncclComm_t comm;
@@ -207,8 +201,7 @@ static void one_round(ncclComm_t comm, uint64_t seed)
     end_nccls(comm, cecl_nccl_comm_abort(comm));
     assert_null(cecl_nccl_comm_find(comm));
     assert_true(comm->has_ended);
-    /* the creating thread destroys a communicator that has ended meanwhile, which may take a
-     * moment */
+    /* The creating thread destroys a communicator that has ended meanwhile, which may take a moment. */
     for (int tries = 0; comm->is_being_made || (comm->was_made && comm->ours.ends == 0); tries++) {
         assert_in_range(tries, 0, 100000);
         linger(50);

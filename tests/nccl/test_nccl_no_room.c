@@ -8,7 +8,7 @@
 #include "nccl/comms.h"
 #include "ranks.h"
 
-/* In some processes the other rank has NCCL's communicator when it learns of the abort */
+/* In some of the processes rank 0 already has NCCL's communicator when it learns of rank 1's abort. */
 #define PROCESSES 20
 
 static _Thread_local bool refuses;
@@ -31,7 +31,7 @@ static void *join(void *argument)
     return NULL;
 }
 
-/* The other rank passes its calls, unless NCCL already tells it that rank 1 aborts. */
+/* Rank 0 passes its calls, unless it hears from NCCL first that rank 1 aborts. */
 static bool join_without_room(void)
 {
     struct rank ranks[2] = {{.rank = 0, .nranks = 2}, {.rank = 1, .nranks = 2}};
@@ -65,8 +65,7 @@ static bool run_in_child(bool (*run)(void))
     return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-/* A process runs out of room only once, because the next communicator reuses the entry of an
- * ended one. */
+/* A process runs out of room only once: the next communicator reuses the entry of an ended one. */
 int main(void)
 {
     bool is = true;

@@ -1,5 +1,4 @@
-/* Each function's arguments reach NCCL unchanged, in every register and on the stack, at the
- * first call and at later calls.
+/* Each function's arguments reach NCCL unchanged, in every register and on the stack, at the first call and at later calls.
  *
  * test_nccl_pass LIBRARY CECL_NCCL_PATH names the library of echo.h */
 #include <dlfcn.h>
@@ -14,8 +13,7 @@
 
 static const struct {
     const char *name;
-    /* how many arguments of a C function are compared; 0: an assembly jump, which keeps all
-     * arguments */
+    /* how many arguments of a C function are compared; 0: an assembly jump, which keeps all arguments */
     int words;
 } symbols[] = {
 #define COUNTED(name) {#name, 6},
@@ -43,15 +41,15 @@ static echo_function *function_of(size_t symbol)
     return function;
 }
 
-/* Whether the C function reads the unique ids at a pointer, before it passes the call on. */
+/* Whether the C function reads the unique ids at a pointer before it passes the call on. */
 static bool reads_ids(size_t symbol)
 {
     return strcmp(symbols[symbol].name, "ncclCommGrow") == 0 ||
            strcmp(symbols[symbol].name, "ncclCommInitRankScalable") == 0;
 }
 
-/* Each word fits into an int, because C functions declare some of their arguments as ints. The
- * first word is an address, because ncclGetVersion writes there. */
+/* Each word fits into an int, because C functions declare some of their arguments as ints. The first word is an
+ * address, because ncclGetVersion writes there. */
 static uint64_t word(size_t symbol, uint64_t place, const int *room)
 {
     const uint64_t other = reads_ids(symbol) ? 0 : 1000 * (symbol + 1) + place;
@@ -86,8 +84,8 @@ static bool arrives(size_t symbol)
 
 static pthread_barrier_t start;
 
-/* All threads make the first call of each function at the same time. Returns the name of a
- * function whose arguments were lost, or NULL. */
+/* All threads make the first call of each function at the same time. Returns the name of a function whose arguments
+ * were lost, or NULL. */
 static void *call_all(void *unused)
 {
     const char *lost = NULL;
@@ -160,7 +158,7 @@ int main(int argc, char **argv)
 {
     const char *real = getenv("CECL_NCCL_PATH");
     void *echo = argc == 2 && real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
-    setenv("CECL_NCCL_STATS", "0", 1); /* the tool would make calls of its own to count */
+    setenv("CECL_NCCL_STATS", "0", 1); /* counting would make calls of its own */
     ours = echo ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!ours) {
         print_error("test_nccl_pass LIBRARY, and CECL_NCCL_PATH: %s\n", dlerror());

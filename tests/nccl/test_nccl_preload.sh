@@ -25,7 +25,7 @@ none+="statically, or LD_PRELOAD did not reach it (sudo, ssh, a container)"
 export TMPDIR="$scratch/tmp"
 mkdir -p "$TMPDIR"
 
-# expect_no_file: no file is left of those by which the processes of a command share their tables
+# expect_no_file: checks that no file is left by which a command's processes shared their tables
 expect_no_file() {
     [ -z "$(ls -A "$TMPDIR")" ] || wrong "files are left: $(ls -A "$TMPDIR")"
 }
@@ -77,7 +77,7 @@ expect_status 7
 [ "$output" = "$started" ] || wrong "process $started expected"
 expect_error "$none"
 
-# As installed by pip: PyTorch's library has the folder of the wheel's NCCL in a DT_RPATH.
+# As pip installs it: a DT_RPATH in PyTorch's library names the folder of the wheel's NCCL.
 site=$scratch/site
 mkdir -p "$site/torch/lib" "$site/nvidia/nccl/lib"
 cp "$torch" "$site/torch/lib/libtorch_cuda.so"

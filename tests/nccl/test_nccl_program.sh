@@ -1,6 +1,5 @@
 #!/bin/sh
-# JAX or CuPy with cecl in NCCL's place, on two GPUs, if the package is installed. With
-# CECL_SHARE_GPU=1 one GPU is enough; copies then use SMs.
+# JAX or CuPy, if installed, with cecl in NCCL's place, on two GPUs. With CECL_SHARE_GPU=1 one is enough; copies then use SMs.
 # test_nccl_program.sh CECL_RUN jax|cupy
 set -u
 run=$1

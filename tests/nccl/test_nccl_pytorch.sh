@@ -1,8 +1,7 @@
 #!/bin/sh
-# PyTorch with cecl in NCCL's place, on two GPUs, if PyTorch is installed. With CECL_SHARE_GPU=1
-# one GPU is enough; copies then use SMs.
+# PyTorch, if installed, with cecl in NCCL's place, on two GPUs. With CECL_SHARE_GPU=1 one is enough; copies then use SMs.
 # test_nccl_pytorch.sh CECL_RUN [hybrid | BACKEND]
-#   hybrid   hybrid shards alone, on four ranks as two hosts
+#   hybrid   only the part `hybrid`, on four ranks, which pretend two hosts
 #   BACKEND  one of PyTorch's names for its NCCL backend; with it the test only makes the calls
 set -u
 run=$1
@@ -23,7 +22,7 @@ fail() {
     exit 1
 }
 
-# The shards' communicators are of one host, so gathers are served. The copies' are of both, and passed.
+# Shards lie within a host, so their gathers are served. Copies lie on both hosts, so their reductions are passed.
 if [ "$backend" = hybrid ]; then
     CECL_NODE_SIZE=2 "$run" --policy all --stats python3 -m torch.distributed.run --nproc-per-node 4 "$program" \
         hybrid >"$log/out" 2>&1 || fail "hybrid shards"
@@ -63,7 +62,7 @@ parts() {
     fi
 }
 
-# Under this policy some calls of a group are served, and others are passed.
+# Under these policies some calls of a group are served, and others are passed.
 mixed_groups() {
     "$run" --policy auto --stats python3 -m torch.distributed.run --nproc-per-node 2 "$program" \
         group_streams >"$log/out" 2>&1 || fail "groups on several streams"
@@ -78,8 +77,7 @@ mixed_groups() {
     grep -q 'ncclAllReduce .* NCCL ' "$log/out" || fail "no sum of a group was passed"
 }
 
-# Kills a rank. The remaining rank must end before the time limits of NCCL and PyTorch, which are
-# minutes.
+# Kills a rank. The other one must end before the time limits of NCCL and PyTorch, which are minutes.
 lose() {
     export MASTER_ADDR=127.0.0.1 MASTER_PORT=29577 WORLD_SIZE=2
     LOCAL_RANK=1 RANK=1 "$run" --policy all python3 "$program" lose >"$log/dead" 2>&1 &

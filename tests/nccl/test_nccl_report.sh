@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # What --stats=FILE reports of trials: one line of JSON for each process, and lines for people.
 # test_nccl_report.sh TRIALS SCRATCH
-#   TRIALS  test_nccl_trials: its program is faster with cecl, and each of its communicators is in one
-#           process
+#   TRIALS  test_nccl_trials: its program is faster with cecl; a communicator's ranks are in one process
 set -uo pipefail
 trials=$1 scratch=$2
 # shellcheck source=tests/nccl/expect.sh
@@ -33,7 +32,7 @@ assert sum(row["calls"] for row in line["calls"] if row["by"] == "cecl") > 1000
 assert {row["function"] for row in line["calls"]} == {
     "ncclAllGather", "ncclAllReduce", "ncclBcast", "ncclBroadcast"}
 decided = [comm for comm in line["communicators"] if comm["state"] == "decided"]
-# the program of the test is faster with cecl
+# the test's program is faster with cecl
 first = [comm for comm in decided if comm["period_calls"] == 7]
 assert [comm["ranks"] for comm in first] == [3, 3, 3], first
 for comm in first:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Where the library in NCCL's place finds the real NCCL, and its messages and results without one.
+# Where the library in NCCL's place finds the real NCCL; what it says and returns if it finds none.
 # test_nccl_search.sh LIBRARY SYSTEM PROBE STANDIN SCRATCH
 #   LIBRARY  a build of the library for which SYSTEM is the only system folder
 set -uo pipefail
@@ -11,13 +11,13 @@ mkdir -p "$scratch" "$system"
 unset LD_LIBRARY_PATH
 export CECL_DEBUG=warn
 
-# standin_in FOLDER: copies the stand-in there, because the loader identifies files by inode
+# standin_in FOLDER: copies the stand-in there; a link would not do, because the loader identifies files by inode
 standin_in() {
     mkdir -p "$1"
     cp "$standin" "$1/libnccl.so.2"
 }
 
-# expect_passed_to FOLDER: the last run passed its calls to the library there, and said so
+# expect_passed_to FOLDER: checks that the last run passed its calls to the library there, and said so
 expect_passed_to() {
     expect_status 0
     expect_output "result 0 version 22809"

@@ -1,6 +1,5 @@
-/* Calls that cecl serves in NCCL's place, on the host device: results; calls that are passed
- * instead; and communicators that cannot be created, that are split or aborted, or that lose a
- * rank.
+/* Calls that cecl serves in NCCL's place, on the host device: results; calls that are passed instead; communicators
+ * that cannot be created, that are split or aborted, or that lose a rank.
  *
  * test_nccl_serve CECL_NCCL_PATH names the stand-in */
 #include <malloc.h>
@@ -16,8 +15,8 @@
 #include "served.h"
 
 #define RANKS 4
-#define COUNT 500       /* elements of a block */
-#define UNKNOWN_TYPE 77 /* an unknown datatype */
+#define COUNT 500 /* elements of a block */
+#define UNKNOWN_TYPE 77
 
 /* ---- A call of each kind. (tests/fuzz makes random calls, also in place, and compares every byte.) */
 
@@ -83,7 +82,7 @@ static ncclResult_t make_call(enum op op, ncclComm_t comm, uint32_t *in, uint32_
     }
 }
 
-/* Whether the output is right. */
+/* Makes the call. Returns whether its output is right. */
 static bool is_right(enum op op, const struct rank *r)
 {
     static _Thread_local uint32_t in[RANKS * COUNT], out[RANKS * COUNT];
@@ -99,8 +98,8 @@ static bool is_right(enum op op, const struct rank *r)
     return is;
 }
 
-/* ---- tests with processes as ranks. They come first: the parent has not called NCCL, so that children do
- * not inherit a library that is in use. */
+/* ---- tests with processes as ranks. They come first: the parent has not called NCCL yet, and children must not
+ * inherit a library that is in use. */
 
 static bool make_each_op(struct rank *r, bool served)
 {
@@ -137,7 +136,7 @@ TEST_UNDER("all", all_calls_are_passed_soon_where_one_rank_cannot_make_a_communi
     assert_true(time(NULL) - start < PROMPT);
 }
 
-/* Waits until the loss of another rank is the asynchronous error, with these words. Then aborts the communicator. */
+/* Waits for the asynchronous error that another rank is lost, with these words. Then aborts the communicator. */
 static bool hears_of_a_loss(const struct rank *r, const char *words)
 {
     ncclResult_t error = 0;
@@ -164,7 +163,7 @@ TEST_UNDER("all", the_death_of_a_rank_is_an_asynchronous_error)
     assert_true(run_processes(lose_rank_1, 3, NULL, NULL));
 }
 
-/* If one of the processes has few queues, all processes pass the calls that are slow then. */
+/* If one of the processes has few queues, all processes pass the calls that few queues make slow. */
 #define ELEMENTS (2 << 20)
 static ncclResult_t reduce_large(const struct rank *r)
 {
@@ -207,7 +206,7 @@ TEST_UNDER("off", nccl_receives_each_call_once)
     assert_true(run_ranks(RANKS, pass_each_op));
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         assert_int_equal(calls_of(names[i]), before[i] + RANKS);
-    /* each Bcast makes one broadcast */
+    /* Each Bcast makes one broadcast. */
     assert_int_equal(calls_of("ncclBroadcast"), broadcasts + 2 * RANKS);
 }
 
@@ -222,8 +221,6 @@ TEST_UNDER("all strict", each_op_is_served_and_gives_what_plain_loops_give)
     assert_true(run_ranks(RANKS, serve_each_op));
     assert_true(run_ranks(2, serve_each_op));
 }
-
-/* ---- messages */
 
 /* More messages than cecl takes in one group, all from and to the same memory, as in benchmarks. */
 TEST_OF_RANKS_UNDER("all strict", a_group_may_repeat_a_message_many_times, 2, RANKS)
@@ -273,8 +270,6 @@ static bool split_and_destroy(struct rank *r)
     return ncclCommDestroy(half.comm) == 0 && is;
 }
 
-/* ---- several hosts */
-
 #define ON_A_HOST 2
 
 static ncclUniqueId all_id;
@@ -322,7 +317,7 @@ TEST_UNDER("all", communicators_over_hosts_are_passed_and_their_children_of_one_
 
 /* ---- the program's threads keep their names, by which debuggers and schedulers identify them */
 
-#define NAME_BYTES 16 /* length of a thread's name, with its terminating 0 */
+#define NAME_BYTES 16 /* with the terminating 0 */
 
 static bool is_named(const char *name)
 {
@@ -346,8 +341,8 @@ TEST_UNDER("all", a_split_is_served_and_outlives_its_parent_and_threads_keep_the
     assert_true(run_lives(RANKS, make_and_end_under_a_name, NULL));
 }
 
-/* A call ends on one rank before it ends on another. If a rank revoked the communicator in
- * between, the call would fail on the other rank. */
+/* A call ends earlier on one rank than on another. If the first one revoked the communicator in between, the call would
+ * fail on the other. */
 static void wait_for_all(_Atomic int *come, int nranks)
 {
     atomic_fetch_add(come, 1);
@@ -376,7 +371,7 @@ static void leaves_nothing_behind(ncclResult_t (*by)(ncclComm_t))
         assert_true(run_lives(2, serve_and_end, NULL));
         if (i > 0)
             continue;
-        usleep(100000); /* one-time setup is complete now */
+        usleep(100000); /* one-time setup is complete */
         descriptors = open_descriptors();
         threads = threads_alive();
     }
@@ -573,7 +568,7 @@ static void *gather_and_end(void *argument)
     return NULL;
 }
 
-/* The program cancels rank 0's thread, which waits in a call for the others. Then these make the call. */
+/* The program cancels rank 0's thread, which waits in a call for the others. Then the others make the call. */
 static bool cancel_in_a_call(struct rank *r)
 {
     int in = 1, out[RANKS];
@@ -603,7 +598,7 @@ TEST_UNDER("all", a_thread_that_is_cancelled_is_in_no_call)
     assert_true(time(NULL) - start < PROMPT);
 }
 
-/* A third thread waits until that call is done. */
+/* As above, while a third thread waits in ncclCommDestroy for the end of that call. */
 static bool abort_while_destroying(struct rank *r)
 {
     return abort_from_another_thread(r, true);
@@ -702,8 +697,6 @@ TEST_UNDER("all", ranks_that_one_thread_makes_in_a_group_are_served)
     serve_many();
 }
 
-/* ---- groups */
-
 #define MANY_CALLS 300 /* in a group, more than cecl takes at once */
 
 TEST_OF_RANKS_UNDER("all", a_group_may_have_many_calls, RANKS)
@@ -750,7 +743,7 @@ static bool exchange_with(const struct rank *r, int peer, int in_group)
     return is;
 }
 
-/* The other ranks send to themselves. They make the communicator larger, so that cecl takes fewer messages at once. */
+/* The other ranks send to themselves. They make the communicator larger, so cecl takes fewer messages at once. */
 static bool exchange_in_groups(struct rank *r)
 {
     const bool alone = r->rank > 1;
@@ -779,7 +772,7 @@ TEST_OF_RANKS_UNDER("all", calls_of_a_group_may_have_one_recvbuff, RANKS)
         is = is && ncclAllGather(&in, all, 1, ncclInt32, r->comm, NULL) == 0;
         is = is && ncclAllReduce(&in, &sum, 1, ncclInt32, ncclSum, r->comm, NULL) == 0;
     }
-    /* ranks other than root may pass any recvbuff */
+    /* Ranks other than root may pass any recvbuff. */
     is = is && ncclReduce(&in, &most, 1, ncclInt32, ncclMax, 1, r->comm, NULL) == 0;
     is = is && ncclReduce(&in, r->rank == 1 ? &other : &most, 1, ncclInt32, ncclMin, 1, r->comm,
                           NULL) == 0;
@@ -847,8 +840,8 @@ TEST_OF_RANKS_UNDER("all strict auto", a_rank_that_is_not_there_is_refused_at_on
     return is;
 }
 
-/* After the refused call, the other call of the group is not carried out, and the next group
- * works. A group after a refused call outside of groups works, too. */
+/* strict refuses one call of a group: the group's other call is not carried out, and the next group works. So does a
+ * group after a call that is refused outside of a group. */
 TEST_OF_RANKS_UNDER("strict", a_group_with_a_call_that_strict_refuses_carries_nothing_out, 2)
 {
     int in = r->rank, out[RANKS] = {-1, -1};
@@ -863,8 +856,7 @@ TEST_OF_RANKS_UNDER("strict", a_group_with_a_call_that_strict_refuses_carries_no
     return is && gather_in_a_group(r);
 }
 
-/* The error text of a call that failed in cecl is combined with NCCL's own, until the thread's
- * next call. */
+/* Until the thread's next call, the text of an error in cecl comes before NCCL's own last error. */
 TEST_OF_RANKS_UNDER("all", the_last_error_is_in_the_words_of_who_failed, 2)
 {
     static const char nccls[] = "the stand-in's last error";
@@ -908,7 +900,7 @@ static bool leave_groups_open(struct rank *r)
 
 TEST_UNDER("all", a_thread_that_ends_in_a_group_leaves_no_memory)
 {
-    assert_true(run_ranks(2, leave_groups_open)); /* one-time setup is complete now */
+    assert_true(run_ranks(2, leave_groups_open)); /* completes one-time setup */
     const size_t before = mallinfo2().uordblks;
     assert_true(run_ranks(2, leave_groups_open));
     assert_true(mallinfo2().uordblks < before + FEW_BYTES);
@@ -968,7 +960,7 @@ static bool gather_block(const struct rank *r, bool served)
            is_served() == served;
 }
 
-/* In a group, one rank registers before the gather, the other rank after it. */
+/* In a group, one rank registers before the gather, the other one after it. */
 static bool register_in_a_group(struct rank *r)
 {
     static uint16_t memory[2][64];
@@ -1013,8 +1005,7 @@ TEST_UNDER("auto", a_window_counts_from_the_end_of_its_group_on)
     assert_true(run_ranks(2, register_after_a_lost_group));
 }
 
-/* A child has no windows. A communicator that reuses the entry of one with windows has none
- * either. */
+/* A child has no windows; nor has a communicator that reuses the entry of one with windows. */
 static bool split_after_a_window(struct rank *r)
 {
     static uint16_t memory[2][64];
@@ -1036,8 +1027,8 @@ TEST_UNDER("auto", windows_belong_to_their_communicator)
 
 enum { BLOCK = LARGE, MESSAGE = 65536 /* more than the stand-in buffers */ };
 
-/* A served gather, a passed message and a passed reduction. In every second group the message
- * comes first. NCCL carries out all messages of a group after its collectives. */
+/* A served gather, a passed message and a passed reduction. In every second group the message comes first. NCCL carries
+ * out all messages of a group after its collectives. */
 struct mixed {
     uint16_t in[BLOCK], all[2 * BLOCK], message[MESSAGE];
     int one, sum;
@@ -1061,7 +1052,7 @@ static bool group_mixed(const struct rank *r, struct mixed *m, int round)
     return outcome_of(r->comm, ncclGroupEnd()) == 0 && is;
 }
 
-/* The peer has its collectives in a group without the message, which it receives later. */
+/* The peer's group has the collectives only; it receives the message later. */
 static bool group_and_receive(const struct rank *r, struct mixed *m)
 {
     bool is = ncclGroupStart() == 0 && gather_mixed(r, m) &&
@@ -1103,7 +1094,7 @@ TEST_UNDER("auto", auto_has_served_collectives_before_passed_messages)
     assert_true(run_ranks(2, mix_on_a_non_blocking_child));
 }
 
-/* The passed sum waits for the streams of the served gather, so it is in a group after the program's. */
+/* The passed sum waits for the streams of the served gather, so cecl passes it in a second group, after the program's. */
 static bool gather_and_sum(struct rank *r)
 {
     static struct mixed both[2];
@@ -1122,7 +1113,7 @@ TEST_UNDER("auto", auto_passes_a_collective_after_the_served_ones_of_its_group)
     assert_int_equal(calls_of("ncclGroupStart") - before, 4);
 }
 
-/* A group of messages only is NCCL's own group, and cecl begins no second one: no message was measured. */
+/* A group of messages only is NCCL's own group. cecl begins no second one, because it measured no message. */
 static bool exchange_in_a_group(struct rank *r)
 {
     int out = 5 + r->rank, in = -1;

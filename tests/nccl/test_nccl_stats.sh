@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The table of calls and of who carried them out, and calls that are refused.
+# The table of --stats: calls, who carried them out, and why; and refused calls.
 # test_nccl_stats.sh PROGRAM STANDIN SCRATCH
 #   PROGRAM  nccl_program, linked to the library in NCCL's place
 # shellcheck disable=SC2317 # functions that `run` calls
@@ -13,15 +13,14 @@ mkdir -p "$scratch"
 slower="no measurement says that cecl is faster"
 one="the communicator has one rank"
 
-# expect_row FUNCTION BYTES CALLS TOTAL BY WHY: each table has such a row
+# expect_row FUNCTION BYTES CALLS TOTAL BY WHY: checks that each table has this row
 expect_row() {
     local rows
     rows=$(tr -s ' ' <<<"$errors" | grep -cxF "cecl: $1 $2 $3 $4 $5 $6")
     [ "$rows" -eq "$tables" ] || wrong "$tables rows expected: $*"
 }
 
-# expect_table TIMES WHY WHY_EMPTY: checks the table of nccl_program, which made its calls TIMES
-# in a process
+# expect_table TIMES WHY WHY_EMPTY: checks the table of nccl_program; each process has made its calls TIMES times
 expect_table() {
     expect_row ncclAllGather 0 "$1" 0 "NCCL unknown" "${3:-$2}"
     expect_row ncclAllGather "to 4 KiB" $((3 * $1)) $((12288 * $1)) "NCCL unknown" "$2"
@@ -211,7 +210,7 @@ fi
 stats_to() {
     CECL_NCCL_STATS_FILE=$1 timeout 60 "$program" processes 2
 }
-# expect_json TEXT: two lines of JSON in it
+# expect_json TEXT: checks that TEXT has two lines of JSON
 expect_json() {
     [ "$(grep -c '^{"process": .*}$' <<<"$1")" -eq 2 ] || wrong "two lines of JSON expected, not: $1"
 }

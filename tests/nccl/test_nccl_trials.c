@@ -1,6 +1,5 @@
-/* CECL_NCCL=auto with CECL_NCCL_TRIALS=1: a program whose steps are shorter with cecl is served
- * after some steps, and its results are always right. The test sets how long the stand-in for
- * NCCL takes. */
+/* CECL_NCCL=auto with CECL_NCCL_TRIALS=1: after some steps cecl serves a program whose steps it makes shorter, and
+ * results are always right. The test sets how long the stand-in for NCCL takes. */
 #include <dlfcn.h>
 
 #include "../with_cmocka.h"
@@ -9,14 +8,14 @@
 
 enum { COUNT = 64, STEPS = 120, LAST = 10 };
 
-/* The least time of a collective of the stand-in: far longer than that of cecl. On a machine with much other
- * work, a step served by cecl takes 10 to 100 ms more now and then, and a verdict needs a clear difference. */
+/* The least time of a collective of the stand-in, far longer than cecl's. On a machine with much other work, a step
+ * served by cecl takes 10 to 100 ms more now and then, and a verdict needs a clear difference. */
 #define TAKES_US 30000
 
 /* Calls that went to the stand-in in the last steps of a rank. */
 static _Atomic int passed;
 
-/* Runs the program on so many ranks, where a collective of the stand-in takes so long. Returns `passed`. */
+/* Runs the program on `nranks` ranks; a collective of the stand-in takes `takes_us`. Returns `passed`. */
 static int passed_by(int nranks, bool (*program)(struct rank *), unsigned takes_us)
 {
     passed = 0;
@@ -32,8 +31,8 @@ static unsigned us_or(unsigned takes_us)
     return other ? (unsigned)atoi(other) : takes_us;
 }
 
-/* Returns whether this thread's last call of the stand-in was `name`. The caller makes another
- * call first, so that an earlier `name` does not count. */
+/* Whether `name` was this thread's last call of the stand-in. The caller first makes another call, so an earlier `name`
+ * does not count. */
 static bool came(const char *name)
 {
     return strcmp(STANDIN(standin_last)().name, name) == 0;
@@ -86,7 +85,6 @@ static bool broadcast(struct rank *r, int32_t number)
     return is;
 }
 
-/* Two calls of one group. */
 static bool gather_two(struct rank *r, int32_t number)
 {
     int32_t mine[2] = {number + r->rank, number - r->rank}, all[2][MAX_RANKS];
@@ -109,8 +107,7 @@ static bool find_largest(struct rank *r, int32_t number)
     return is && came("ncclAllReduce") && largest == number + r->nranks - 1;
 }
 
-/* A sum is passed by the table, which has no sums of this type, or served by the verdict on
- * steps. A maximum is always passed. */
+/* A sum is passed by the table, which has no sums of this type, or served by a verdict. A maximum is always passed. */
 static bool captures(const struct rank *r, ncclRedOp_t op, bool is_served)
 {
     const cudaStream_t stream = STANDIN(standin_stream)();
@@ -200,7 +197,7 @@ TEST(each_size_of_a_benchmark_is_tried)
 }
 
 /* Makes gathers until cecl has its turn, and then reductions, for which three ranks have no row in the table. The first
- * of these is the call that begins the next period. */
+ * reduction is the call that begins the next period. */
 static bool leave_a_turn(struct rank *r)
 {
     enum { MOST_CALLS = 1000, OTHER_CALLS = 100 };
@@ -220,7 +217,7 @@ TEST(a_turn_ends_with_its_period)
     assert_int_equal(passed_by(3, leave_a_turn, CALL_TAKES_US), 3 * 99);
 }
 
-/* Half of the communicator's calls come after a split of it, which has a trial of its own. */
+/* Half of the communicator's calls come after it was split; the child has a trial of its own. */
 static bool train_both(struct rank *r)
 {
     struct rank half = *r;
@@ -257,13 +254,12 @@ static bool capture_hollow(const struct rank *r)
     return is;
 }
 
-/* The calls of hollow steps return at once, so their verdict is that NCCL makes them. Then the
- * steps change. The table has nothing for three ranks, so only another verdict can serve them.
- * captures_too: one rank makes the last hollow calls in groups, and then all ranks capture a call that comes next in
- * the steps. */
+/* The calls of hollow steps return at once, so the verdict is NCCL. Then the steps change. The table has nothing for
+ * three ranks, so only another verdict can serve the new steps. captures_too: one rank makes the last hollow calls in
+ * groups, and then all ranks capture a call that comes next in the steps. */
 static bool change_steps(struct rank *r)
 {
-    /* FORGOTTEN: nearly as many calls as must come until a period is forgotten */
+    /* FORGOTTEN: just fewer calls than it takes to forget a period. */
     enum { HOLLOW = 30000, GROUPS = 20, FORGOTTEN = 500, TOGETHER = 64, CALLS = 400 };
     bool is = true;
     STANDIN(standin_go_hollow)(true);

@@ -1,5 +1,4 @@
-/* Replaces a function of NCCL, and passes its calls on by the second name, as profiling tools
- * do. */
+/* Replaces a function of NCCL, and passes its calls on by the second name, as profiling tools do. */
 #include <stdio.h>
 
 #include "calls.h"

@@ -1,12 +1,12 @@
-/* Measures the host time of trials while they run: the time of passed all-gathers of 1 byte in the steps of a program, less
- * the time of direct calls of the stand-in for NCCL. Only calls of NCCL's turns count. (pass_time.c measures calls after a
- * trial.) With CECL_NCCL_TRIALS=0, the program prints the same for calls without trials.
+/* Measures the host time of trials while they run: the time of passed all-gathers of 1 byte in the steps of a program,
+ * less the time of direct calls of the stand-in for NCCL. Only calls of NCCL's turns count. (pass_time.c measures calls
+ * after a trial.) With CECL_NCCL_TRIALS=0 the program prints the same for calls without trials.
  *
- * nccl_trial_time [MOST_NS] also runs itself without trials, and fails if trials cost more than the limit. (Calls without
- * trials cost time, too: 44 to 600 ns, depending on the machine.)
+ * nccl_trial_time [MOST_NS] also runs itself without trials, and fails if trials cost more than MOST_NS nanoseconds a
+ * call. (Calls without trials cost 44 to 600 ns, depending on the machine.)
  *
- * A step is long compared to its calls. So serving the calls changes the step's time by less than 1.25 x, and a trial takes
- * all its turns. Each time printed is the median, over all steps, of the mean time of a call in one step. */
+ * A step is long compared to its calls. So serving the calls changes the step's time by less than 1.25 x, and a trial
+ * takes all its turns. Each printed time is the median, over all steps, of the mean time of a call in one step. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,8 +25,7 @@ static ncclComm_t comms[2];
 static double by_library[COMMS * STEPS], directly[COMMS * STEPS];
 static size_t count; /* of both */
 
-/* Nanoseconds per call of one step, whose first call has another size. *passed: how many calls
- * went to the stand-in. */
+/* Nanoseconds per call of one step, whose first call has another size. *passed: how many calls went to the stand-in. */
 static double call_all(__typeof__(ncclAllGather) *gather, ncclComm_t comm, int *passed)
 {
     char in[3] = {1, 2, 3}, out[4];

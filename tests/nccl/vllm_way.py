@@ -1,5 +1,5 @@
-"""Loads NCCL as vLLM does: by name, through ctypes. A communicator that one handle of the library created
-is used through another handle."""
+"""Loads NCCL as vLLM does: by name, through ctypes. One handle of the library creates a
+communicator, which another handle uses."""
 import ctypes
 import sys
 
