@@ -98,7 +98,6 @@ static void kill_ranks(const struct run *run)
             kill(run->ranks[r], SIGKILL);
 }
 
-/* Waits until all ranks of one run have ended, and returns that run. */
 static struct run *await_one(struct run *runs, int jobs)
 {
     for (;;) {
@@ -354,7 +353,6 @@ static void run_all(const struct options *options, struct tally *tally)
     }
 }
 
-/* Writes a tuning file for the steps that read one. */
 static void write_tuning(char *path)
 {
     const int fd = mkstemp(path);

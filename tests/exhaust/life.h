@@ -26,7 +26,6 @@ struct report {
     uintptr_t left[MOST_LEFT + 1]; /* places of allocations that were not freed; ends with 0 */
 };
 
-/* Shared by the processes of a case. */
 struct meeting {
     struct venue venue;
     _Atomic int ids; /* how many ids have been made */

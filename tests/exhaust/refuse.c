@@ -1,4 +1,3 @@
-/* See refuse.h. */
 #include "refuse.h"
 
 #include <dirent.h>
@@ -109,7 +108,6 @@ static size_t first_slot(const void *ptr)
     return ((uintptr_t)ptr >> 4) % SLOTS;
 }
 
-/* Returns the slot of a pointer, or NULL. */
 static struct slot *slot_of(const void *ptr)
 {
     for (size_t i = first_slot(ptr), looks = 0; looks < SLOTS; i = (i + 1) % SLOTS, looks++)
@@ -172,7 +170,6 @@ int refuse_live(const uintptr_t *kept, uintptr_t *at)
 
 #define HERE __builtin_return_address(0)
 
-/* Defines a wrapper that passes its arguments on unchanged. */
 #define WRAP(type, name, failed, parameters, arguments) \
     type __real_##name parameters; \
     type __wrap_##name parameters; \

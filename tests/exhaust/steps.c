@@ -12,7 +12,6 @@ static void fill(struct life *life, int *in)
         in[i] = call_value(life->me, life->attempt, i);
 }
 
-/* Makes a call, waits for it, and checks its output. */
 static ceclResult_t call_between(struct life *life, int *in, int *out, const struct call *call)
 {
     fill(life, in);
@@ -40,8 +39,6 @@ ceclResult_t step_make(struct life *life)
                                                   : life->out,
                         step->call);
 }
-
-/* ---- joining */
 
 ceclConfig_t step_config(void)
 {
@@ -112,9 +109,6 @@ static ceclResult_t join_by_callbacks(struct life *life)
     return result;
 }
 
-/* ---- all ranks in one process */
-
-/* One all-gather of all ranks, in one group of this thread. */
 static ceclResult_t gather_all(struct life *life)
 {
     static int in[RANKS][FEW], out[RANKS][RANKS * FEW];
@@ -168,8 +162,6 @@ static ceclResult_t join_in_group(struct life *life)
     has_id = ended != ceclSuccess && !strstr(ceclGetLastError(NULL), "used up");
     return result == ceclSuccess ? ended : result;
 }
-
-/* ---- memory */
 
 #define GROWTH (8u << 20) /* larger than the pool's free space */
 
@@ -275,8 +267,6 @@ static ceclResult_t deregister(struct life *life)
 {
     return ceclCommDeregister(life->comm, life->registration);
 }
-
-/* ---- calls */
 
 static void prepare_other(struct life *life)
 {
@@ -388,8 +378,6 @@ static ceclResult_t streams(struct life *life)
     return result == ceclSuccess ? ceclCommGetDeviceComm(life->comm, &dc) : result;
 }
 
-/* ---- communicators out of communicators, and ends */
-
 static ceclResult_t end_made(struct life *life, ceclResult_t result, ceclComm_t made)
 {
     if (result != ceclSuccess) {
@@ -430,7 +418,6 @@ static ceclResult_t abandon(struct life *life)
     return result;
 }
 
-/* Ends the communicator while the gather is pending. */
 static ceclResult_t gather_and_finalize(struct life *life)
 {
     fill(life, life->in);

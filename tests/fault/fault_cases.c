@@ -19,7 +19,6 @@ struct tally {
     int slowest_case;
 };
 
-/* A running case: the process that leads it, and the memory that its ranks share. */
 struct run {
     pid_t leader;
     const struct fault_case *c;

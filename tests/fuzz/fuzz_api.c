@@ -39,8 +39,6 @@ static struct {
 } own[OWN_MOST];
 static int nown;
 
-/* ---- settings, in the environment */
-
 /* Sets each of some variables at random, or unsets it. Not by setenv, whose memory the C library never frees. */
 static void draw_settings(void)
 {
@@ -72,8 +70,6 @@ static void draw_settings(void)
     checks = getenv("CECL_CHECK") && *getenv("CECL_CHECK") == '1';
     registers = !getenv("CECL_REGISTER_ON_USE") || *getenv("CECL_REGISTER_ON_USE") == '1';
 }
-
-/* ---- memory */
 
 /* Maps a file. Peers can open this memory as long as the file is open. */
 static uint8_t *map_file(int rank)

@@ -68,7 +68,6 @@ static struct client *begin_client(void)
     return c;
 }
 
-/* What a rank says when it joins. */
 static struct cecl_tcp_said joining(const struct client *c, int rank, int nranks)
 {
     struct cecl_tcp_said a = {.kind = CECL_TCP_MAGIC,
@@ -81,7 +80,6 @@ static struct cecl_tcp_said joining(const struct client *c, int rank, int nranks
     return a;
 }
 
-/* Proves that the client knows the secret. */
 static void sign(struct client *c, struct cecl_tcp_said *a)
 {
     a->tag = cecl_tcp_rank_tag(secret, a);
@@ -197,8 +195,6 @@ static bool act_as_clients(void)
     return acted;
 }
 
-/* ---- the bytes that a client received */
-
 /* The client that has the seat of `rank`; NULL if several clients may have it. */
 static const struct client *holder_of(int rank, int nranks)
 {
@@ -215,7 +211,6 @@ static const struct client *holder_of(int rank, int nranks)
     return holder;
 }
 
-/* Checks the parts of all ranks, as a client received them. */
 static void check_parts(const struct client *c, const uint8_t *data, uint64_t bytes)
 {
     REQUIRE(bytes == (uint64_t)c->nranks * CECL_OOB_PART_BYTES, "%llu bytes for %d ranks",
@@ -346,8 +341,6 @@ static void reply_to_rank(struct client *c, unsigned flags)
     say(c, &reply, sizeof(reply));
     say(c, data, flags & 8 ? take_below(&in, (unsigned)follow + 1) : follow);
 }
-
-/* ---- the rank's bytes */
 
 static void check_answer(const struct client *c)
 {

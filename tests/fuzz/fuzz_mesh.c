@@ -52,8 +52,6 @@ static uint8_t part_byte(unsigned seed, int from, size_t i)
     return (uint8_t)(seed * 17 + (unsigned)from * 59 + i * 7 + 3);
 }
 
-/* ---- messages to the rank */
-
 static int call(char kind)
 {
     const int fd = inbox_call(all[rank].at.name, kind);
@@ -97,8 +95,6 @@ static void be_a_stranger(char kind)
     close(fd);
 }
 
-/* ---- what peers bring to an exchange */
-
 static void come(int who, const char *kind, const void *part, size_t bytes, size_t done)
 {
     struct mesh_row *row = &rows[who];
@@ -127,8 +123,6 @@ static bool all_come(const char *kind, const uint8_t *part, size_t bytes, bool o
     }
     return odd < 0;
 }
-
-/* ---- joining */
 
 static void make_memory(size_t bytes, bool is_sealed)
 {

@@ -22,7 +22,6 @@
 #define EXPERTS 3
 #define SPLITS (2 * CECL_SPLITS_RANKS_MAX * EXPERTS)
 
-/* A call, for all ranks. */
 struct drawn {
     struct cecl_part part;
     struct cecl_way way; /* small numbers for what choosing decides */
@@ -52,8 +51,6 @@ struct setting {
     bool has_slots, draws_ways;
     uint64_t host_bytes;
 };
-
-/* ---- drawing */
 
 /* Makes many numbers from a few bytes of the input. */
 static struct input take_many(struct input *in)

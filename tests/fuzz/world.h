@@ -20,7 +20,6 @@ void world_begin(const struct world_script *script);
 /* Closes what is left. As many descriptors must be open as at world_begin. */
 void world_end(void);
 
-/* Lets this much time pass. */
 void world_pass(int64_t ms);
 
 /* Returns a descriptor of the world's listener; the code closes it. */

@@ -132,7 +132,6 @@ static inline void pause_ms(int ms)
     nanosleep(&pause, NULL);
 }
 
-/* Whether the stream ends within `ms`. */
 static inline bool ends_within(struct cecl_device *dev, ceclStream_t stream, int ms)
 {
     const int64_t deadline = cecl_deadline(ms);
@@ -343,8 +342,6 @@ static inline void host_writes(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
 }
-
-/* ---- tests with a kit of GPU 0 */
 
 static struct kit kit;
 

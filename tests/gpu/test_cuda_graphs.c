@@ -138,7 +138,6 @@ static void put(enum kind kind, uint32_t seed, cudaStream_t s)
     CUDA(cudaStreamSynchronize(s));
 }
 
-/* Checks the result of a gather. */
 static void check(uint32_t seed, cudaStream_t s)
 {
     CUDA(cudaStreamSynchronize(s));
@@ -165,8 +164,6 @@ static cudaGraphExec_t made_of(cudaGraph_t graph)
     CUDA(cudaGraphInstantiate(&exec, graph, 0));
     return exec;
 }
-
-/* ---- shape */
 
 /* Functions of the driver about nodes, because the runtime does not know all kinds of nodes. */
 static struct {
@@ -278,8 +275,6 @@ TEST(new_memory_is_told_during_a_global_capture)
     CUDA(cudaFree(plain));
 }
 
-/* ---- large batches */
-
 #define LARGE ((size_t)(4 << 20) + 24) /* elements of a block: 16 MiB */
 
 /* Whether a node of the graph follows two copies. */
@@ -318,8 +313,6 @@ TEST(copies_of_a_large_batch_are_two_chains)
     OK(ceclMemFree(comm, out));
 }
 
-/* ---- captures that break */
-
 /* The broken capture holds a call. When the capture is ended, the call is gone, and the stream can capture again. */
 TEST(a_broken_capture_can_be_ended)
 {
@@ -341,8 +334,6 @@ TEST(a_broken_capture_can_be_ended)
     meet();
     OK(ceclGraphDestroy(graph));
 }
-
-/* ---- clones, updates, and destruction */
 
 static void launch_and_check(cudaGraphExec_t exec, uint32_t seed)
 {

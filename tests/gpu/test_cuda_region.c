@@ -99,8 +99,6 @@ static void row_end(const struct row *row)
     OPS(gpu[0])->unreserve(gpu[0], row->base, (HANDLES + 1) * row->piece);
 }
 
-/* ---- finding */
-
 TEST(allocation_of_cuda_malloc_is_one_region_from_any_of_its_bytes)
 {
     char *memory = allocate(BYTES);
@@ -290,8 +288,6 @@ TEST(mapped_memory_of_a_peer_is_refused)
     memory_end(&memory);
 }
 
-/* ---- ids */
-
 TEST(memory_allocated_anew_has_another_id)
 {
     const size_t sizes[] = {1000, BYTES};
@@ -421,8 +417,6 @@ TEST(thread_of_another_gpu_is_told_the_same)
     must_cuda(cudaSetDevice(0));
     must_cuda(cudaFree(memory));
 }
-
-/* ---- imports within this process */
 
 TEST(handle_of_this_process_is_the_memory_itself)
 {

@@ -130,7 +130,6 @@ static void let_go(void)
     }
 }
 
-/* Whether all streams are done within `ms`. */
 static bool done_within(int ms)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
@@ -226,7 +225,6 @@ static void share_all(void)
         assert_non_null(windows[g]);
 }
 
-/* GPU g puts its block into the memory of all others. */
 static void put_from(int g)
 {
     for (int to = 0; to < gpus; to++)

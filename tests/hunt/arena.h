@@ -10,7 +10,6 @@
 #define HUNTS 2 /* most hunts in a run */
 #define KILLS 2 /* most ranks killed in one hunt */
 
-/* How the ranks of a hunt are killed. */
 enum pattern {
     AMID_CALLS, /* all victims die while calls are made */
     IN_SHRINK,  /* the last victim dies while ranks shrink after the death of the others */

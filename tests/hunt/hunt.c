@@ -24,7 +24,6 @@ static uint64_t next(uint64_t *x)
     return z ^ (z >> 31);
 }
 
-/* Removes a random seat from those that are left, and returns it. */
 static int draw_seat(int *seats, int *left, uint64_t *x)
 {
     const int at = (int)(next(x) % (uint64_t)*left), seat = seats[at];
@@ -163,7 +162,6 @@ static void print_log(int log)
         (void)!write(1, part, (size_t)got);
 }
 
-/* Totals of all runs. */
 struct tally {
     _Atomic int excused, made, killed;
 };

@@ -124,7 +124,6 @@ static void share_window(void)
         (void)!ceclWindowFree(drawn.team->comm, window);
 }
 
-/* Returns whether a communicator was made. */
 static bool beside_make(void)
 {
     if (drawn.team->me < 0 || drawn.what == NOTHING)
@@ -135,8 +134,6 @@ static bool beside_make(void)
         share_window();
     return drawn.what == SPLIT && split();
 }
-
-/* ---- which communicators failed */
 
 static ceclResult_t async_of(ceclComm_t comm)
 {
@@ -246,8 +243,6 @@ static uint32_t settle(const struct hunt *hunt)
     return failed;
 }
 
-/* ---- continuing after a failure */
-
 static void end_old(ceclComm_t comm)
 {
     if (random_next(&bursts_own) % 2)
@@ -306,7 +301,6 @@ static ceclComm_t shrunk_home(const struct hunt *hunt, int count, ceclResult_t *
     return comm;
 }
 
-/* Renumbers the ranks without those that died. */
 static void renumber(const struct hunt *hunt)
 {
     int now[SEATS], n = 0;
@@ -337,8 +331,6 @@ static void go_on(const struct hunt *hunt, uint32_t failed)
     renumber(hunt);
     meet();
 }
-
-/* ---- bursts */
 
 static void quiet_burst(void)
 {

@@ -66,7 +66,6 @@ int rank_gather(void *context, const void *send, void *recv, size_t bytes);
 /* Waits until a communicator fails, within 45 s. */
 ceclResult_t rank_await_failure(struct rank *r);
 
-/* Defines a test that each rank of a setup runs. */
 #define TEST_ON(setup, name) \
     static scenario name##_on_a_rank; \
     TEST(name) \

@@ -190,8 +190,6 @@ TEST_ON(two_and_two, a_refused_group_makes_no_call)
     OK(ceclCommDestroy(host));
 }
 
-/* ---- memory, questions, and what is refused */
-
 TEST_ON(two_and_two, memory_is_this_ranks_alone)
 {
     ceclExplanation_t e;
@@ -281,8 +279,6 @@ TEST_ON(two_and_two, what_nccl_lacks_is_refused_by_name)
     CHECK(gathers(r, comm));
 }
 
-/* ---- other ways to join */
-
 static void join_by_callbacks(struct rank *r)
 {
     const ceclOob_t oob = {r, rank_gather, NULL};
@@ -315,8 +311,6 @@ TEST(one_call_for_all_ranks_is_refused)
         skip_because("it needs as many GPUs as ranks");
     assert_true(ranks_run(&setup, join_as_threads));
 }
-
-/* ---- joins that fail */
 
 static const char *expected; /* what each rank's message contains */
 static ceclResult_t expected_result;
@@ -375,8 +369,6 @@ TEST(the_host_device_without_a_stand_in_is_refused)
                 "GPUs only"));
 }
 
-/* ---- failures */
-
 /* Waits until all ranks have seen the end of their last call. */
 static bool meets(struct rank *r)
 {
@@ -412,7 +404,6 @@ TEST(a_killed_rank_is_named)
 
 static int dies_after_us;
 
-/* Rank `victim` dies while it joins, or soon after. */
 static void one_dies_joining(struct rank *r)
 {
     const struct itimerval timer = {.it_value.tv_usec = dies_after_us};

@@ -67,7 +67,6 @@ static inline uint64_t next(uint64_t *x)
     return *x >> 33;
 }
 
-/* Draws a pitch and a stride for `n` blocks of `rows` rows of `width`. */
 static inline void draw_strided_rows(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows,
                                      uint64_t *pitch, uint64_t *stride)
 {
@@ -81,7 +80,6 @@ static inline void draw_strided_rows(uint64_t *x, uint64_t n, uint64_t width, ui
     }
 }
 
-/* Draws the shape of a strided call with blocks of `rows` rows. */
 static inline void draw_strided(uint64_t *x, int n, uint64_t rows, struct cecl_part *part)
 {
     struct cecl_shape *s = &part->call.view.shape;

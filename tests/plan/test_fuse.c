@@ -15,7 +15,6 @@ static struct cecl_part reduction(enum cecl_op_index op, int n, uint64_t element
     return part;
 }
 
-/* The steps of a plan that kernels take over. */
 struct taken {
     uint32_t kernels, signals, waits, copies;
     struct cecl_fused last;

@@ -110,7 +110,6 @@ static struct cecl_message post(int rank, int index)
     return mine;
 }
 
-/* Makes a rank's next launch: a call, or a group of its next messages. */
 static void make_launch(int rank)
 {
     struct cecl_message mine[MESSAGES];

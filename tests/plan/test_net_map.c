@@ -30,7 +30,6 @@ static struct cecl_call describe(enum cecl_op_index op, struct cecl_args args, i
 
 enum kind { ALL_GATHER, BROADCAST, ALL_REDUCE, REDUCE_SCATTER, REDUCE, SEND, RECV };
 
-/* A call of NCCL. */
 struct made {
     enum kind kind;
     size_t count;

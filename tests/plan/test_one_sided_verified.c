@@ -32,7 +32,6 @@ static struct cecl_counted own(uint32_t counter)
     return (struct cecl_counted){counter, 1};
 }
 
-/* Adds a call's steps to the plan of a rank's launch. */
 static void add(struct cecl_plan *plan, const struct cecl_one_sided *call)
 {
     struct cecl_plan one;

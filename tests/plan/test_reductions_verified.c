@@ -133,7 +133,6 @@ TEST(too_little_staging_is_named)
     cecl_plan_free(&plan);
 }
 
-/* A reduction whose inputs peers can or cannot read. */
 static struct cecl_part with_input(enum cecl_op_index op, int n, uint64_t elements,
                                    uint32_t element, bool readable)
 {

@@ -72,7 +72,6 @@ static void drop_copy(struct cecl_plan *plan, struct cecl_step *batch, uint32_t 
         drop_step(plan, (uint32_t)(batch - plan->steps));
 }
 
-/* Overwrites the next copy of the batch with copy `at`. */
 static bool double_copy(struct cecl_plan *plan, const struct cecl_step *batch, uint32_t at)
 {
     if (copies_of(batch) == 1)
@@ -196,7 +195,6 @@ static struct cecl_part random_reduction(int nranks)
     return part;
 }
 
-/* A call through slots. */
 static struct cecl_part random_small(int nranks, uint8_t *half)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_REDUCE, CECL_OP_REDUCE_SCATTER,
