@@ -42,7 +42,7 @@ struct cecl_resolved {
     int64_t tuning; /* a hash of the thresholds in force; ranks compare the hash */
 };
 
-/* The watchdog: a thread that notices peers that died, left or do not come, and ends the waits for them. */
+/* The watchdog: a thread that notices when peers die, leave or do not come, and ends the waits for them. */
 struct cecl_watch {
     pthread_t thread;
     bool running;
@@ -121,7 +121,7 @@ struct ceclComm {
     /* some rank's streams share fewer hardware queues than CUDA's default */
     bool few_queues;
     uint64_t process; /* the process that made the communicator: see util/fds.h */
-    ceclComm_t next;  /* in end.c's list of communicators whose memory something may still touch */
+    ceclComm_t next;  /* in end.c's list of communicators whose memory may still be in use */
     /* The program has pointers to memory of peers. A peer may wait for writes that the program makes through
      * these pointers, and no flag tells whether such writes have arrived. */
     _Atomic bool gave_pointers;
@@ -230,25 +230,25 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
 {
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
 }
-/* Fails the communicator with `result` and the last message, because peers rely on work that will not be done. Returns
- * the communicator's error; if it had failed before, that is the earlier error. */
+/* Fails the communicator with `result` and the last message. Returns the communicator's error, which is an earlier one
+ * if it had failed before. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error after a peer has gone. The last message says how the peer ended. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
-/* Whether a peer has told why it gave up. If so, this function sets the asynchronous error, and the caller blames no
- * rank, because a peer that has just given up may look late. */
+/* Whether a peer has died, or has told why it gave up. If so, sets the asynchronous error. Callers ask before they
+ * blame a rank, because a peer that has just given up may look late. */
 bool cecl_comm_knows_why(ceclComm_t comm);
 /* The format of a message about a rank that has left. The first argument is the rank's number. */
 #define CECL_COMM_HAS_LEFT(what) \
     "rank %d has left, and " what ": its process or its communicator ended"
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, and then that rank
- * is at fault. Only waits count that were published within the last CECL_WATCH_LATE_MS, or the last half of the time
- * limit, if that is shorter, because a stopped rank publishes no new waits. */
+ * is at fault. A stopped rank publishes no new waits, so waits count only if they were published within the last
+ * CECL_WATCH_LATE_MS, and within half of the time limit. */
 const char *cecl_comm_to_blame(ceclComm_t comm, struct cecl_rank_set late,
                                struct cecl_rank_list *who);
 /* Compares the calls that this rank and its peers have made. A difference fails the communicator. */
 void cecl_comm_compare_calls(ceclComm_t comm);
-/* Checks whether the kernel of a small call gave up, and whether rows of an ended call did not fit. Returns the
+/* Fails the communicator if the kernel of a small call gave up, or if rows of an ended call did not fit. Returns the
  * asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
 /* Whether no work of this communicator is pending. A launched graph is pending until its last captured call has ended,
@@ -257,16 +257,15 @@ bool cecl_comm_is_done(ceclComm_t comm);
 /* Takes the `result` of an exchange over the mesh or over the line to the root, and returns the result for the caller.
  * If the exchange was cut off, no further exchange is possible, so the communicator fails. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
-/* If the process has several ranks, adds to a timeout's message what to do in case one thread has them all: ranks of
- * one thread cannot wait for each other. Only a timeout hints at that, because other threads may make the peers'
- * calls. */
+/* If `result` is a timeout and the process has several ranks, adds `cure` to the message: what to do if one thread
+ * makes the calls of several ranks, which then cannot wait for each other. */
 ceclResult_t cecl_comm_add_cure(ceclComm_t comm, ceclResult_t result, const char *cure);
 /* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
 /* Returns success, or the asynchronous error, whose message becomes this thread's last one. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
-/* Returns `result`, or the communicator's error if that may have caused `result`, because peers that know of a failure
- * take no messages. */
+/* Returns `result`. If it is ceclRemoteError and the communicator has failed, returns the communicator's error instead,
+ * which may be the cause: peers that know of a failure take no messages. */
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
@@ -276,8 +275,8 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 #define CECL_WATCH_ANSWER_MS 100
 /* How late the watchdog may be, because it measures waits only when it looks. */
 #define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + 2 * CECL_WATCH_ANSWER_MS))
-/* Within CECL_WATCH_LATE_MS the kernel of a small call ends its wait, and the watchdog notices that at its next
- * look. */
+/* The kernel of a small call ends its wait within CECL_WATCH_LATE_MS after the time limit, and the watchdog notices
+ * that at its next look. */
 _Static_assert(CECL_WATCH_LATE_MS + CECL_WATCH_TICK_MS < CECL_MESH_WORD_MS,
                "a rank waits for reports until ranks that know more have sent theirs");
 /* The watchdog reports a failure at most this many ms after the time limit. */
@@ -302,12 +301,12 @@ void cecl_look(ceclComm_t comm, int64_t now);
 /* Returns a number for a launch of collectives that a graph captures. Ranks capture the same calls in the same order,
  * so the numbers are equal on all ranks. name: the name of the first call. */
 uint32_t cecl_replays_number(ceclComm_t comm, const char *name);
-/* The name of a captured call of any rank, because the call with this number has the same name on all ranks. */
+/* The name of captured call `number`, of whatever rank: calls with equal numbers have equal names on all ranks. */
 const char *cecl_replays_name(ceclComm_t comm, uint32_t number);
 /* Ends the waits of graphs that run. Call it repeatedly. */
 void cecl_replays_release(ceclComm_t comm);
-/* After the communicator has ended, ends the waits of graphs that are launched, as long as graphs hold its calls. The
- * communicator's memory stays mapped. Any thread may call this. */
+/* For a communicator that has ended while graphs hold its calls: starts a thread that ends the waits of these graphs
+ * when they are launched. The communicator's memory stays mapped. Any thread may call this. */
 void cecl_replays_keep(ceclComm_t comm);
 
 /* worker.c */

@@ -32,7 +32,7 @@ static ceclResult_t check_config(const ceclConfig_t *config)
                            config->size, config->magic, sizeof(*config));
 }
 
-/* Sets *out to the variable's value if the variable is set, or else to the field of ceclConfig_t unless that is
+/* Sets *out to the variable's value if the variable is set; else to `value`, the field of ceclConfig_t, unless that is
  * CECL_UNDEF. */
 static ceclResult_t choose(const char *field, int64_t value, int64_t low, int64_t high,
                            enum cecl_setting_id id, int64_t *out)
@@ -97,7 +97,7 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     CECL_TRY(override32(CECL_SET_CHECK, &out->check));
     CECL_TRY(override32(CECL_SET_NVTX, &out->nvtx));
     CECL_TRY(override32(CECL_SET_NODE_SIZE, &out->node_size));
-    CECL_TRY(cecl_setting_read(CECL_SET_DEBUG, &debug)); /* log.c cannot report an invalid value */
+    CECL_TRY(cecl_setting_read(CECL_SET_DEBUG, &debug)); /* only to refuse a bad value */
     CHOOSE(choose32, cudaDevice, CECL_CUDA_DEVICE_BY_RANK, 1 << 16, CUDA_DEVICE, &out->cuda_device);
     return ceclSuccess;
 }

@@ -112,8 +112,8 @@ static bool trouble_has_ended(ceclComm_t comm)
            (cecl_flags_reached(flags, (uint32_t)seen) && !cecl_turns_run(flags));
 }
 
-/* Fails the communicator if rows of a call did not fit. (For lines of other calls see fail_by_line.) `now`: fails even
- * if the call has not ended on this rank. */
+/* Fails the communicator if rows of a call did not fit. (If a kernel has found splits of another call, see
+ * fail_by_line.) `now`: fails even if the call has not ended on this rank. */
 static void hear_trouble(ceclComm_t comm, bool now)
 {
     struct cecl_splits_trouble trouble;
@@ -159,7 +159,7 @@ void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result)
                   cecl_comm_pending(comm));
     char words[CECL_MESSAGE_BYTES];
     cecl_keep_message(words);
-    hear_trouble(comm, true); /* a peer may have reported this reason first */
+    hear_trouble(comm, true); /* rows that do not fit may be why the peer gave up */
     cecl_comm_set_async(comm, result, words);
 }
 
@@ -197,8 +197,9 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                      name, other, comm->rank, cecl_comm_hint(comm));
 }
 
-/* Fails the communicator because a kernel has found a splits' line of another call. If that peer has failed, its reason
- * is known by then: a failing peer reports why before it signals without its line. */
+/* Fails the communicator because a kernel has found that the splits of `rank` are of another call. If `rank` has
+ * failed, its own reason becomes the error; it has reported it before its released stream signalled without new
+ * splits. */
 static void fail_by_line(ceclComm_t comm, int rank)
 {
     if (cecl_comm_hear_kernels(comm) != ceclSuccess || cecl_comm_knows_why(comm))
@@ -219,7 +220,7 @@ void cecl_comm_compare_calls(ceclComm_t comm)
     struct cecl_splits_trouble trouble;
     char first[CECL_FACTS_NAME], name[2 * CECL_FACTS_NAME];
     const bool has_line = cecl_flags_trouble(&comm->engine.flags, &trouble) &&
-                          trouble.what == CECL_SPLITS_OTHER; /* read before histories are read */
+                          trouble.what == CECL_SPLITS_OTHER; /* read first, as it is written last */
     if (atomic_load(&comm->async_result) != ceclSuccess)
         return;
     if (!cecl_history_differs(&comm->history, &difference)) {

@@ -43,9 +43,9 @@ static int missing_for_good(ceclComm_t comm)
     return -1;
 }
 
-/* Flags in memory of the host are read without the driver. While the stream is busy with the caller's earlier work, no
- * time counts. But if the driver does not answer, for example because freeing memory waits for the call, all time
- * counts, and only the time limit is checked. The mesh reports ends of peers without the driver. */
+/* While the stream is busy with the caller's earlier work, no time counts. If flags lie in memory of the device, only
+ * the driver can tell. If it does not answer, for example because freeing memory waits for the call, all time counts,
+ * and a timeout names no rank. The mesh reports ends of peers without the driver. */
 static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -112,8 +112,8 @@ static void find_word(ceclComm_t comm, int row, int peer, bool has_left, int64_t
     found->missing = missing;
 }
 
-/* A rank's signals arrive before its goodbye. So this function asks whether a rank has left before it reads the rank's
- * words. */
+/* A rank's signals arrive before its goodbye. So this function first asks whether a rank has left, and then reads the
+ * rank's words. */
 static void find_words(ceclComm_t comm, int64_t now, struct found *found)
 {
     const int rows = cecl_awaited_rows(&comm->engine.flags);
@@ -127,8 +127,8 @@ static void find_words(ceclComm_t comm, int64_t now, struct found *found)
 
 /* ---- captured collectives */
 
-/* Whether a peer has launched another graph. The streams of a failed peer also go on to other calls, but such a peer
- * has reported its failure before. */
+/* Fails the communicator if a peer has launched another graph. The streams of a failed peer also go on to other calls,
+ * but such a peer has reported its failure before. */
 static bool has_found_difference(ceclComm_t comm)
 {
     struct cecl_turns_difference found;
@@ -144,8 +144,8 @@ static bool has_found_difference(ceclComm_t comm)
     return true;
 }
 
-/* Whether a graph may wait for peers. No word of this rank shows the first wait of a call, so the worker asks the
- * driver whether a graph was launched. The caller needs this only if a call has ended here but not at a peer.
+/* Whether a graph may wait for peers: a captured call runs here, or a graph was launched whose next call may wait at
+ * its start. No word of this rank shows the wait at the start, so the worker asks the driver for launched graphs.
  * is_certain: [out] false if the driver does not answer. */
 static bool may_wait(ceclComm_t comm, bool *is_certain)
 {
@@ -249,8 +249,8 @@ static void say(ceclComm_t comm, enum kind kind, const struct found *found, char
 }
 
 /* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may itself wait for
- * a rank that is not late here. It will soon reach its own limit and name that rank, so this rank waits a little
- * longer. */
+ * a rank that is not late here. That late rank will soon reach its own limit and name the rank at fault, so this rank
+ * waits a little longer. */
 static bool is_time_up(ceclComm_t comm, const struct found *found, int64_t waited_ms)
 {
     const int limit = comm->config.timeout_ms, late = cecl_rank_set_count(&found->late);

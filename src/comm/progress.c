@@ -118,9 +118,9 @@ void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_set *late)
 
 /* ---- different calls
  *
- * A rank counts its calls that are one kernel. A rank that is at phase 1 of a call has counted all such calls before
- * it, and no peer can go past this call. So a peer that has counted more of them has made one in the place of this
- * call. */
+ * Each rank counts its captured calls that are one kernel. A rank at phase 1 of a call with phases has counted all
+ * one-kernel calls before this call, and no peer gets past this call yet. So a peer that has counted more has made a
+ * one-kernel call in the place of this call. */
 
 static bool is_at_first(const struct cecl_flags *flags, int rank)
 {
@@ -133,8 +133,8 @@ static bool runs_kernel(const struct cecl_flags *flags)
     return cecl_word_read(flags->replay) == CECL_REPLAY_SEEN;
 }
 
-/* For a rank that is in a call with phases. The rank's own word must not have changed while this function reads; the
- * mark in the word shows that. */
+/* For a rank that is in a call with phases. The rank's own word must not have changed while this function reads; else
+ * the stream has overwritten the watchdog's mark in it. */
 static bool differs_in_phases(const struct cecl_flags *flags, int peer,
                               struct cecl_turns_difference *found)
 {

@@ -33,7 +33,7 @@ struct cecl_rank_set cecl_waits_of(const struct cecl_waits *waits, int rank, int
 void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms, struct cecl_rank_set *late)
 {
     struct cecl_rank_set met = *late, done = {{0}}, ends = {{0}};
-    cecl_rank_set_add(&done, waits->rank); /* `late` has the ranks for which this rank waits */
+    cecl_rank_set_add(&done, waits->rank); /* this rank's own waits are already in `late` */
     for (int rank = 0; rank < waits->nranks; rank++) {
         if (!cecl_rank_set_has(&met, rank) || cecl_rank_set_has(&done, rank))
             continue;

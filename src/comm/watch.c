@@ -23,7 +23,7 @@ static void tell_peers(ceclComm_t comm)
     if (comm->watch.told)
         return;
     cecl_mesh_tell_abort(comm->mesh, comm->async_message);
-    cecl_mesh_interrupt(comm->mesh); /* a call that is interrupted here tells its peers why */
+    cecl_mesh_interrupt(comm->mesh); /* these calls fail with the reason that peers were told */
     comm->watch.told = true;
 }
 
@@ -44,7 +44,7 @@ void cecl_watch_release(ceclComm_t comm)
         (void)!cecl_flags_release(flags);
         cecl_awaited_release(flags, 0);
     }
-    /* Words of captured calls are like these. A graph may be launched at any time. */
+    /* So are words of captured calls, even if nothing is pending: a graph may be launched at any time. */
     if (atomic_load(&comm->last_captured))
         cecl_replays_release(comm);
     if (pending && !watch->silenced)
@@ -139,6 +139,6 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
         cecl_pause_us(pause_us);
         pause_us = pause_us < 1000 ? 2 * pause_us : pause_us;
     }
-    /* a peer that gave up may have ended these calls; it has told this rank before */
+    /* a peer that gave up may have ended waits of these calls; it has told this rank before that */
     return cecl_comm_hear(comm);
 }

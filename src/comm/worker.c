@@ -2,10 +2,10 @@
  * announce, reads flags, and asks the driver about graphs. It closes no memory, because closing waits for the program's
  * kernels and holds up the program's threads (docs/decisions/0020).
  *
- * The watchdog must not do this itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits for pending
- * work. Meanwhile it holds up other threads that copy, allocate or launch, and lets only stream memory operations and
- * queries go on (docs/data/results.md, "What the driver holds up"). The pending work may be a call whose peer has died,
- * which the watchdog must release. So the watchdog uses only stream memory operations. */
+ * The watchdog must not make these calls itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits
+ * for pending work. Meanwhile it holds up other threads that copy, allocate or launch, and lets only stream memory
+ * operations and queries go on (docs/data/results.md, "What the driver holds up"). The pending work may be a call whose
+ * peer has died, which the watchdog must release. So the watchdog uses only stream memory operations. */
 #include <errno.h>
 
 #include "comm/comm.h"

@@ -38,8 +38,7 @@ static inline bool cuda_is_legacy(ceclStream_t stream)
     return stream == NULL || stream == CU_STREAM_LEGACY;
 }
 
-/* Calls the driver and turns its result into a ceclResult_t, with the
- * call's name in the message. */
+/* Calls the driver and turns its result into a ceclResult_t, with the call's name in the message. */
 #define CUDA_CALL(cuda, function, ...) \
     cecl_driver_check((cuda)->cu, (cuda)->cu->function(__VA_ARGS__), #function)
 
@@ -51,8 +50,7 @@ static inline ceclResult_t cuda_answer(const struct cuda_device *cuda, CUresult 
                                          : cecl_driver_check(cuda->cu, state, call);
 }
 
-/* cuda_context.c. Makes the device's context current for this thread, unless it is already;
- * cuda_leave undoes this. */
+/* cuda_context.c. Makes the device's context current for this thread, unless it is already; cuda_leave undoes this. */
 ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed);
 void cuda_leave(struct cuda_device *cuda, bool pushed);
 

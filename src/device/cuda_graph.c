@@ -1,11 +1,10 @@
 /* Events and graphs of CUDA: the driver's own events, what streams of the program capture, and the events that give
  * launches an order.
  *
- * Batches of copies are refused while a stream captures ("operation not permitted"), so each copy is a
- * node of its own. A batch of stream memory operations is one node. An event of cecl's becomes an
- * external wait node and an external record node: CUDA looks at the event at each launch of the graph, and
- * does not capture it. Every result of the driver is checked, because a refused copy would silently be missing from the
- * graph. */
+ * Batches of copies are refused while a stream captures ("operation not permitted"), so each copy is a node of its own.
+ * A batch of stream memory operations is one node. An event of cecl's becomes an external wait node and an external
+ * record node: CUDA looks at the event at each launch of the graph, and does not capture it. Every result of the driver
+ * is checked, because a refused copy would silently be missing from the graph. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,8 +8,7 @@ struct pointer {
     size_t bytes;      /* 0 when CUDA does not know */
 };
 
-/* Looks up what CUDA knows of an address. If CUDA does not know it, all values are 0; that is no
- * error here. */
+/* Looks up what CUDA knows of an address. If CUDA does not know it, all values are 0; that is no error here. */
 static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointer *found)
 {
     CUpointer_attribute which[] = {

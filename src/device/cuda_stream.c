@@ -30,8 +30,7 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
 /* ---- the stream that a call's work goes to. The legacy default stream refuses batches ("invalid
  * argument"), so its work runs on an internal stream between two events. */
 
-/* Names what is wrong with a caller's stream. For a good stream this takes two look-ups in the
- * driver. */
+/* Names what is wrong with a caller's stream. For a good stream this takes two look-ups in the driver. */
 static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream,
                                  struct cecl_capture *capture)
 {

@@ -23,7 +23,7 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
 
 #define TRIED cecl_flag_value(CECL_FIRST_EPOCH - 1)
 
-/* Sends a flag to every peer, and waits until the stream has done it. */
+/* Copies a flag to every peer, and waits until the copies are done. */
 static ceclResult_t send_trial(const struct cecl_flags *flags, ceclStream_t stream)
 {
     struct cecl_device *dev = flags->dev;

@@ -36,8 +36,8 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
 /* Counters start close to the wrap-around. So every program wraps them early, and errors in wrapping show. */
 #define CECL_FIRST_EPOCH 0xffffff00u
 
-/* The kinds of captured calls that are one kernel. Each kind has its own numbers without gaps, because each small call
- * renews the row of its slots that its number selects. */
+/* The kinds of captured calls that are one kernel. Each kind has its own numbers without gaps: a small call's number
+ * selects the row of slots that it renews (sm/small.h), and no row may be left out. */
 enum cecl_numbering { CECL_NUMBERED_SMALL, CECL_NUMBERED_REDUCTION, CECL_NUMBERINGS };
 
 /* How far one-sided calls are, by stream: see lines.c below. */
@@ -58,7 +58,7 @@ struct cecl_line_at {
     uint64_t call; /* the call's number on that line, from 1 on; 0: no call */
 };
 
-/* A signal number of one-sided calls, with one peer. */
+/* What this rank has done with one signal number and one peer. */
 struct cecl_signal {
     uint32_t sent; /* how many signals were sent to the peer */
     /* the call that sent the last signal, and the call that waited last */
@@ -70,8 +70,8 @@ struct cecl_signal {
 /* The words for which streams of this rank wait: see awaited.h. Arrays are [CECL_ROWS][nranks]; NULL: not used. */
 struct cecl_awaited {
     uint32_t *words; /* this rank's words; index i is of peer i % nranks */
-    /* -- host-visible. begun: how far messages have begun, as a value of `done`. now: for which value a stream waits
-     * now -- */
+    /* -- host-visible. begun: what `done` will be after the group of messages that has begun last. now: for which value
+     * a stream waits now -- */
     uint32_t *begun, *now;
     /* for which value the latest enqueued wait waits; not for captured messages */
     _Atomic uint32_t *last;
@@ -232,9 +232,9 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
  * describes the rows. */
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble);
 
-/* Silences flags. From then on no call can begin. When waits are released, enqueued copies of flags still run, but they
- * end no wait of a peer. Flags on the host cannot be silenced, because their values are in the stream; peers then learn
- * of the failure only from the mesh. */
+/* Silences flags: from then on no call can begin, and copies of flags that are still enqueued carry values that end no
+ * wait of a peer. Flags on the host cannot be silenced, because the stream holds their values; peers then learn of the
+ * failure only from the mesh. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. Must be called repeatedly until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
@@ -245,11 +245,11 @@ ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *wor
 ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint32_t value);
 
 /* -- lines.c: how far one-sided calls are. One-sided calls on one stream run in order, and calls on different streams
- * have no order. So each stream has a line, a word of this rank that counts how many of the stream's calls are done.
+ * have no order. So each stream has a line: a word of this rank that counts how many of the stream's calls are done.
  *
  * There are CECL_LINES lines. A line whose calls are all done is free for another stream. If more than CECL_LINES
- * streams have pending calls, some share a line; a call on a shared line first waits for the earlier calls on that
- * line. If a stream's id is not known, each call on it counts as a call on a new stream. -- */
+ * streams have pending calls, a stream takes over another one's line; its first call there waits for the earlier calls
+ * on that line. If a stream's id is not known, each call on it counts as a call on a new stream. -- */
 
 /* For cecl_flags_open. words: [CECL_LINES], host-visible. */
 void cecl_lines_describe(struct cecl_flags *flags, uint32_t *words);

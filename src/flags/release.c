@@ -77,13 +77,14 @@ static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t
  *
  * No word shows the progress of the side lane, so its pending epochs are derived from the main lane's. If more than
  * half a cycle of side epochs may be pending, some side flags may still end waits of peers. This completes no call at a
- * peer, because every call ends on the main lane, and main flags end no wait. Peers have been told of the failure. */
+ * peer, because every call ends on the main lane, whose flags are all overwritten; and peers have been told of the
+ * failure. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
     /* must be stored before targets are read: see cecl_flags_begin */
     atomic_store(&flags->silent, true);
     if (flags->on_host)
-        return ceclSuccess; /* the values are in the stream */
+        return ceclSuccess; /* the stream holds the values */
     const uint32_t done = cecl_flags_epoch_done(flags),
                    side = atomic_load(&flags->target[CECL_LANE_SIDE]),
                    pending = atomic_load(&flags->target[CECL_LANE_MAIN]) - done,
@@ -139,7 +140,7 @@ static void release_once(struct cecl_flags *flags)
             release_from(flags, r, mine);
 }
 
-/* Each call waits for a number of its own, and thousands of calls may be enqueued. So one release goes on while further
+/* Each call waits for a number of its own, and thousands of calls may be enqueued. So one release goes on as long as
  * waits end, for a few ms at most. */
 #define RELEASE_NS 4000000
 #define RELEASE_LOOKS 200

@@ -18,22 +18,22 @@
  *
  * The first phase has no bit. Phase 1 writes the call's number among the captured calls to CALL, and waits for exactly
  * this number in the peers' words. So a rank whose peer has launched another graph stays at phase 1. The last phase
- * writes 0 to CALL, so the next launch of the same call finds no number of this launch. A call therefore has at least
- * three phases (ce/capture.h). Phase 1 writes TURN and then CALL; the last phase writes CALL and then TURN; on GPUs
- * both are one write.
+ * writes 0 to CALL, so the next launch of the same call finds no number of this launch. A rank may write that 0 only
+ * once all peers have passed phase 1, so a call has at least three phases (ce/capture.h). Phase 1 writes TURN and then
+ * CALL; the last phase writes CALL and then TURN; on GPUs both are one write.
  *
  * The upper half of TURN is for the watchdog. It is 65,536 * j / n after phase j of n, and 0 only after the last phase,
  * so it also tells the rank's own host whether a captured call is running. The watchdog sets SEEN in the word of its
  * own rank. If the watchdog finds SEEN later, the stream has written no phase in between.
  *
- * A captured call that is one kernel keeps its own call count, and waits for its peers on words in device
- * memory (sm/meeting.h). Such a call does not use TURN and CALL. For all hosts, it writes a word of 64 bits in each
- * rank's host memory: its count, and in the upper half its number among the captured calls. A peer whose count is lower than
- * this rank's is behind.
+ * A captured call that is one kernel does not use TURN and CALL: its kernel counts the runs, and waits for its peers on
+ * words in device memory (sm/meeting.h). For the hosts, the kernel writes its count, and in the upper half its number
+ * among the captured calls, to a word of 64 bits in the host memory of each rank. A peer whose count is lower than this
+ * rank's is behind.
  *
- * One more word, flags->replay, tells this rank's host whether a captured call is running that does not begin and end
- * with a phase: one kernel, messages, or a call of a communicator of one rank. All captured calls of a communicator run
- * one after the other, so one such word is enough for all graphs.
+ * One more word, flags->replay, tells this rank's host whether a captured call without phases is running: one kernel,
+ * messages, or a call of a communicator of one rank. All captured calls of a communicator run one after the other, so
+ * one such word is enough for all graphs.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_TURNS_H
@@ -51,7 +51,7 @@ enum cecl_replay_state { CECL_REPLAY_BEGUN = 1, CECL_REPLAY_ENDED, CECL_REPLAY_S
 /* Bits of a rank's word: the bits of phases, and the mark that the rank's watchdog has seen the word. */
 #define CECL_TURNS_PHASES 0x1du
 #define CECL_TURNS_SEEN 0x8000u
-/* The bits between them hold the call's number modulo CECL_TURNS_NUMBERS. A peer that ends its own waits overwrites
+/* The bits between these hold the call's number modulo CECL_TURNS_NUMBERS. A peer that ends its own waits overwrites
  * this rank's CALL, but not these bits. So this rank still knows which value its own wait needs. */
 #define CECL_TURNS_SHIFT 5
 #define CECL_TURNS_NUMBERS 1024u
@@ -114,9 +114,9 @@ bool cecl_turns_run(const struct cecl_flags *flags);
 /* release.c. Ends the waits of captured calls, without the driver: sets all bits of the peers' words, and writes the
  * number of the call that runs here to their CALL. Streams of peers may write these words again, so call this function
  * repeatedly while a graph may be replayed. The function also ends waits of other ranks for these words, so after a
- * failure the peers must be notified first. If the communicator has ended in order, no peer has such a wait, because a
- * peer's calls need this rank. A graph that is launched here after that (comm/replays.c) may let captured calls of
- * peers go on early. */
+ * failure the peers must be notified first. If the communicator has ended in order, no peer has such a wait, because
+ * every call needs all ranks. A graph that is launched here after that (comm/replays.c) may let captured calls of peers
+ * go on early. */
 void cecl_turns_release(struct cecl_flags *flags);
 
 #endif

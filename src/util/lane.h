@@ -15,7 +15,7 @@ enum {
  * The first counters are the epochs of the lanes, and have the lanes' numbers. For epochs and slots, k is a
  * phase. A plan has the same phases on all ranks. */
 enum {
-    /* the number of small calls; its flags lie between the data in the slots */
+    /* the number of small calls; their flags lie between the data in the slots */
     CECL_COUNTER_SLOTS = CECL_LANES,
     CECL_PHASED, /* counters from here on have no phases */
     /* Messages from one rank to another. Both ranks count these messages alike; k is the number of a message.
@@ -23,7 +23,7 @@ enum {
     CECL_COUNTER_READY = CECL_PHASED,            /* the counter's rank lets its buffer be used */
     CECL_COUNTER_MOVED = CECL_COUNTER_READY + 2, /* the counter's rank has moved the bytes */
     /* One-sided calls: how many signals with a certain number this rank has sent to the peer. Each number has its own
-     * words (a slot). The caller gives an array of numbers: number k is the value, and number k - 1 is the slot. */
+     * words (a slot). The caller gives the value and the slot (flags/counters.h). */
     CECL_COUNTER_SIGNAL = CECL_COUNTER_MOVED + 2,
     /* Captured messages, in slots: the bytes have been moved; the receiver's buffer may be written. */
     CECL_COUNTER_HANDED,
@@ -35,7 +35,7 @@ enum {
     CECL_COUNTER_DONE,
     CECL_COUNTER_WAITS,
     CECL_COUNTER_LINE,
-    /* a rank tells its own host whether a captured call runs whose phases do not show it (cecl_replay_state) */
+    /* a rank tells its own host whether a captured call without phases runs (cecl_replay_state) */
     CECL_COUNTER_REPLAY,
     /* how far a rank is in its captured calls: a word that it writes for all peers. k is a set of bits
      * (flags/turns.h) */
