@@ -1,7 +1,7 @@
 """cecl: collectives on the GPU's copy engines.
 
 run      starts a program that uses NCCL, such as PyTorch, with cecl's library instead of NCCL
-stats    reads which library carried out that program's calls
+stats    reads whether NCCL or cecl carried out that program's calls
 explain  says how a collective of cecl would be carried out here
 """
 from ._explain import explain

@@ -1,4 +1,4 @@
-"""python -m cecl: where the parts of this package are, for builds of other programs."""
+"""python -m cecl: prints where the parts of this package are, for builds of other programs."""
 import argparse
 
 from . import _places

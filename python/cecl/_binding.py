@@ -19,7 +19,7 @@ SM_ALLOW = 2  # ceclSmPolicy_t
 
 
 class Error(RuntimeError):
-    """A call of cecl's was refused or failed. `result` is its ceclResult_t."""
+    """Raised when a function of cecl.h is refused or fails. `result` is its ceclResult_t."""
 
     def __init__(self, result, words):
         super().__init__(words)
@@ -93,7 +93,7 @@ class Explanation(ctypes.Structure):
 
 _P, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 _SIZES = ctypes.POINTER(ctypes.c_size_t)
-# Each returns a ceclResult_t.
+# The types of each function's arguments. All functions return a ceclResult_t.
 _FUNCTIONS = {
     "ceclGetVersion": [ctypes.POINTER(_INT)],
     "ceclCommInitAll": [ctypes.POINTER(_P), _INT, ctypes.POINTER(_INT)],
@@ -148,7 +148,7 @@ class _Library:
         self._opened = None
 
     def _open(self):
-        # LIBCECL names a library outside of the package; tests of a build set it
+        # LIBCECL names another libcecl.so than the package's; tests of a build set it
         library = ctypes.CDLL(os.environ.get("LIBCECL") or str(_places.library()))
         library.ceclGetLastError.argtypes, library.ceclGetLastError.restype = [_P], ctypes.c_char_p
         for name, arguments in _FUNCTIONS.items():
@@ -176,7 +176,7 @@ library = _Library()
 
 @contextlib.contextmanager
 def grouped():
-    """The calls made within go to one group of cecl's."""
+    """A context: the calls made in it go to one group of cecl's."""
     library.call("ceclGroupStart")
     try:
         yield
@@ -185,5 +185,5 @@ def grouped():
 
 
 def sizes(values):
-    """An array of size_t."""
+    """Converts numbers to an array of size_t."""
     return (ctypes.c_size_t * len(values))(*values)

@@ -1,4 +1,4 @@
-"""A communicator of cecl's in a process group, how its ranks meet, and the work that it has enqueued."""
+"""A process group's communicator of cecl's, the exchange by which its ranks meet, and its enqueued work."""
 import ctypes
 
 import torch
@@ -16,7 +16,7 @@ class Work(dist._Work):
         self._communicator, self._results, self._event, self._done = communicator, results, event, False
 
     def wait(self, timeout=None):
-        """Makes the current stream wait for the call; on the CPU, the host."""
+        """Makes the current stream wait for the call. On the CPU the host waits."""
         if self._event is not None:
             torch.cuda.current_stream(self._communicator.device).wait_event(self._event)
         elif not self._done:
@@ -25,7 +25,7 @@ class Work(dist._Work):
         return True
 
     def is_completed(self):
-        """Whether the call is done. On the CPU nothing tells that, so this waits for the call, and returns True."""
+        """Whether the call is done. On the CPU its state cannot be read, so this waits for the call, and returns True."""
         return self._event.query() if self._event is not None else self.wait()
 
     def is_success(self):
@@ -38,7 +38,7 @@ class Work(dist._Work):
         return self._results
 
     def get_future(self):
-        """A future of the results. On GPUs it is done at once, and its users' streams wait for the call."""
+        """A future of the results. On GPUs it is done at once; streams that use its value wait for the call."""
         if self._event is None:
             self.wait()
             future = torch.futures.Future()
@@ -51,14 +51,14 @@ class Work(dist._Work):
 
 
 class Exchange:
-    """Exchanges bytes through a group's store, by which the ranks of a new communicator meet."""
+    """Exchanges bytes through a group's store. The ranks of a new communicator meet by this exchange."""
 
     def __init__(self, store, rank, size):
         self._store, self._rank, self._size, self._round = store, rank, size, 0
         self.oob = binding.Oob(None, binding.GATHER(self._gather))
 
     def all(self, mine):
-        """Returns the bytes of each rank, in rank order."""
+        """Gives the bytes of this rank, and returns those of all ranks, in rank order."""
         self._round += 1
         self._store.set(f"{self._round}/{self._rank}", mine)
         keys = [f"{self._round}/{r}" for r in range(self._size)]
@@ -75,7 +75,7 @@ class Exchange:
 
 
 class Communicator:
-    """A communicator of cecl's for the GPU or the CPU of this rank. `make` writes its handle."""
+    """A communicator of cecl's on this rank's GPU or CPU. make(pointer): makes it, and writes its handle."""
 
     def __init__(self, device, make):
         self.device, self.handle = device, ctypes.c_void_p()
@@ -95,7 +95,7 @@ class Communicator:
                                                        ctypes.byref(config)))
 
     def split(self, color):
-        """Splits: returns the communicator of the ranks with this color. If color is None, it has no handle."""
+        """Splits: returns the communicator of the ranks with this color. If color is None, the result has no handle."""
         number = binding.UNDEF if color is None else color
         return Communicator(self.device, lambda handle: library.call("ceclCommSplit", self.handle, number, 0, handle, None))
 
@@ -104,15 +104,15 @@ class Communicator:
         return None if self.stream is None else self.stream.cuda_stream
 
     def begin(self):
-        """Work that is enqueued from here on runs after the work of the current stream."""
+        """Lets the work that is enqueued from here on run after the work of the current stream."""
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
 
     def end(self, used, results):
-        """Returns the work enqueued so far. The memory of `used` stays until the stream has done this work."""
+        """Returns the work enqueued so far. Keeps the memory of the tensors `used` until that work is done."""
         if self.stream is None:
             self._kept.append(used)
-            if len(self._kept) > 64:  # the program does not wait for its calls
+            if len(self._kept) > 64:  # the program has not waited for its last calls
                 self.synchronize()
             return Work(self, results, None)
         for tensor in used:

@@ -10,7 +10,7 @@ TYPES = {"int8": binding.INT8, "uint8": binding.UINT8, "int32": binding.INT32, "
          "float8e4m3": binding.FLOAT8E4M3, "float8e5m2": binding.FLOAT8E5M2}
 REDUCTIONS = {"sum": binding.SUM, "prod": binding.PROD, "max": binding.MAX, "min": binding.MIN,
               "avg": binding.AVG}
-# The function, and whether a reduction and a root follow the type among its arguments; rank 0 is the root.
+# The function; whether its arguments have a reduction after the type; whether they have a root, which is rank 0.
 OPS = {"all_gather": ("ceclAllGather", False, False), "alltoall": ("ceclAlltoAll", False, False),
        "broadcast": ("ceclBroadcast", False, True), "gather": ("ceclGather", False, True),
        "scatter": ("ceclScatter", False, True), "reduce_scatter": ("ceclReduceScatter", True, False),
@@ -30,7 +30,7 @@ def _memory(comms, size):
 
 
 def _told(comm, op, arguments):
-    """The fields that ceclGroupExplain fills in for rank 0's call, in a group of its own."""
+    """Puts rank 0's call into a group, and returns the fields that ceclGroupExplain fills in for it."""
     told = Explanation()
     library.call("ceclGroupStart")
     try:
@@ -49,15 +49,15 @@ def _one_of(name, value, known):
 
 
 def explain(op="all_gather", count=1 << 20, type="float32", ranks=2, in_place=False, reduction="sum"):
-    """Tells how rank 0 of `ranks` would carry out a collective: a dict with the fields of cecl.h's
+    """Tells how rank 0 of `ranks` would carry out a collective: returns a dict with the fields of cecl.h's
     ceclExplanation_t. Makes a communicator in this process, on GPUs 0 to ranks - 1 if the machine has them,
-    otherwise on the host device. Memory is that of ceclMemAlloc.
+    otherwise on the host device. The buffers are memory of ceclMemAlloc.
 
     op         "all_gather", "alltoall", "broadcast", "gather", "scatter", "reduce_scatter", "all_reduce"
                or "reduce"; rank 0 is the root
-    count      elements, as the call of cecl.h counts them
-    in_place   whether rank 0's part of the two buffers is the same memory
-    reduction  of the last three: "sum", "prod", "max", "min" or "avg"
+    count      elements, as the function of cecl.h counts them
+    in_place   whether the call is in place on rank 0
+    reduction  of the last three ops: "sum", "prod", "max", "min" or "avg"
     """
     _, reduces, is_rooted = _one_of("op", op, OPS)
     arguments = [count, _one_of("type", type, TYPES)]

@@ -11,9 +11,9 @@ def run(command, policy=None, nccl=None, stats_file=None, **options):
 
     command     a list: the program and its arguments
     policy      which calls cecl carries out: "off", "auto" (default), "all" or "strict"
-    nccl        the file of the real NCCL; otherwise each process looks for it
+    nccl        the file of the real NCCL; by default each process looks for it
     stats_file  each process appends a line to this file when it ends; see stats
-    options     are passed to subprocess.run, such as env and cwd
+    options     passed to subprocess.run, such as env and cwd
     """
     line = [str(tools / "cecl-run")]
     for name, value in (("--policy", policy), ("--nccl", nccl), ("--stats", stats_file)):
@@ -23,9 +23,9 @@ def run(command, policy=None, nccl=None, stats_file=None, **options):
 
 
 def stats(file=None):
-    """Reads which library carried out the calls of NCCL's functions: a dict for each process that has ended.
+    """Reads whether NCCL or cecl carried out a program's calls of NCCL: a dict for each process that has ended.
 
-    file  what run got as stats_file, or cecl-run as --stats=FILE; default: CECL_NCCL_STATS_FILE of the environment
+    file  the file given to run as stats_file, or to cecl-run as --stats=FILE; default: CECL_NCCL_STATS_FILE
     """
     file = file or os.environ.get("CECL_NCCL_STATS_FILE")
     if not file:

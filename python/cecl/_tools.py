@@ -1,4 +1,4 @@
-"""The commands on PATH: each becomes the program of its name."""
+"""The package's commands on PATH. Each replaces itself (exec) by the package's program of the same name."""
 import os
 import sys
 

@@ -1,12 +1,12 @@
-"""Collectives that torch.distributed has no name for, in groups of the backend "cecl".
+"""Collectives that torch.distributed does not have, in groups of the backend "cecl".
 
     collectives.all_gather_v(output, source, counts)                     # rows; a different number from each rank
     collectives.all_gather_strided(blocks, source)                       # blocks[r] becomes rank r's source
     collectives.all_to_all_strided(blocks, parts)                        # blocks[r] becomes part `rank` of rank r's parts
     collectives.all_to_all_permute(output, source, scatter_dim, gather_dim)
 
-The strided calls take views. Nothing is packed: copy engines read and write rows where they lie. So this gathers along
-dimension 1 of a tensor [a, b, c], of which each rank has [a, b / ranks, c]:
+The strided calls take views. Nothing is packed: copy engines read and write rows where they lie. For example, this
+gathers a tensor [a, b, c] along dimension 1, from parts [a, b / ranks, c]:
 
     all_gather_strided(whole.unflatten(1, (ranks, -1)).movedim(1, 0), part)
 
@@ -27,7 +27,7 @@ from .torch_backend import finish, group_of
 
 
 def parts(length, size):
-    """How many of `length` things each rank has: as with torch.tensor_split, the first ranks may have one more."""
+    """How `length` elements are divided among the ranks. As in torch.tensor_split, the first ranks may have one more."""
     return [length // size + (rank < length % size) for rank in range(size)]
 
 
@@ -40,8 +40,7 @@ def _check_pair(name, output, source, dense):
 
 
 def all_gather_v(output, source, counts, begins=None, group=None, async_op=False):
-    """Gathers rows of dimension 0, counts[r] from rank r, to output[begins[r]:]. Without begins, blocks lie one after
-    the other."""
+    """Gathers rows of dimension 0: counts[r] rows of rank r, to output[begins[r]:]. begins=None: one after the other."""
     group = group_of("all_gather_v", group)
     _check_pair("all_gather_v", output, source, True)
     counts, row = [int(count) for count in counts], output.shape[1:]
@@ -61,8 +60,8 @@ def all_gather_v(output, source, counts, begins=None, group=None, async_op=False
 
 
 def _levels(output, source):
-    """The dimensions after the first as [size, stride in output, stride in source]. Neighbouring dimensions become one
-    if both tensors can be seen so."""
+    """The dimensions after the first, each as [size, stride in output, stride in source]. Joins neighbouring dimensions
+    if both tensors' strides allow it."""
     levels = []
     for size, *steps in zip(output.shape[1:], output.stride()[1:], source.stride()[1:]):
         if size > 1 and levels and all(above == size * step for above, step in zip(levels[-1][1:], steps)):
@@ -73,9 +72,9 @@ def _levels(output, source):
 
 
 def _rows(name, function, output, source, size):
-    """Which calls of `function` move the blocks of tensors [ranks, ...] of equal shapes: the rows of each call; where
-    each call begins in source and output, in bytes; and whether there are several that write to separate memory. One
-    call is enough if blocks of equally distant rows describe the tensors."""
+    """Describes the calls of `function` that move source to output, both of shape [ranks, ...]. Returns the
+    ceclStrided_t of each call; where each call begins in source and output, in bytes; and whether there are several
+    calls that write to separate memory. One call is enough if the rows of a block are equally far apart."""
     if output.shape != source.shape or output.dim() == 0 or output.shape[0] != size:
         raise ValueError(f"cecl: {name}: output of shape {tuple(output.shape)} and source of {tuple(source.shape)}: equal "
                          f"shapes expected, with one block for each of {size} ranks")
@@ -129,9 +128,9 @@ def all_to_all_strided(output, source, group=None, async_op=False):
 
 @functools.lru_cache(1024)
 def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gather_dim, size, rank):
-    """What all_to_all_permute does between tensors of these shapes and strides: both dimensions, from 0 on; the parts
-    in each; the sizes that it expects of the output; and rows, or None if parts differ. The results are kept, because
-    computing them takes longer than a call, and programs repeat calls."""
+    """How all_to_all_permute works between tensors of these shapes and strides. Returns both dimensions as numbers from
+    0 on; all ranks' parts of each; the sizes that the output must have, except in gather_dim; and what _rows returns, or
+    None if parts differ. The results are cached, because computing them takes longer than a call."""
     name, dims = "all_to_all_permute", len(source_shape)
     if len(shape) != dims or not all(-dims <= dim < dims for dim in (scatter_dim, gather_dim)):
         raise ValueError(f"cecl: {name}: dimensions {scatter_dim} and {gather_dim} of tensors of {dims} and {len(shape)}: "
@@ -154,8 +153,8 @@ def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gath
 
 
 def all_to_all_permute(output, source, scatter_dim, gather_dim, group=None, async_op=False):
-    """Cuts the source along scatter_dim, a part for each rank, and joins what arrives along gather_dim. Parts are cut
-    as by torch.tensor_split. If all are equal, nothing is packed; otherwise each side may need a copy."""
+    """Cuts the source along scatter_dim into a part for each rank, as torch.tensor_split does, and joins the parts that
+    arrive along gather_dim. If all parts are equal, nothing is packed; otherwise each side may need a copy."""
     name = "all_to_all_permute"
     group = group_of(name, group)
     _check_pair(name, output, source, False)

@@ -1,5 +1,5 @@
-"""Rows for experts, in groups of the backend "cecl": the numbers of rows lie on the device, and the host never reads
-them.
+"""Sends rows to experts and back, in groups of the backend "cecl". The numbers of rows lie on the device: the host never
+reads them.
 
     inbox = experts.empty((room, hidden), tokens.dtype, tokens.device)
     experts.dispatch(inbox, received, tokens, splits, local_experts, align=16)
@@ -7,11 +7,11 @@ them.
     experts.sum_rows(sums, back, places, weights)
 
 Splits are tensors of int64, shaped as in PyTorch's all_to_all_vdev, all_to_all_vdev_2d and all_to_all_vdev_2d_offset:
-out_splits[0] has the numbers of rows, out_splits[1] where they begin. cecl.h says what each call does, under
-ceclAlltoAllvDevice, ceclDispatch, ceclCombine and ceclSumRows. Outputs must be made by `empty`, with equal shapes on
-all ranks.
+out_splits[0] has the number of rows of each block, out_splits[1] where each block begins. cecl.h says what each call
+does, under ceclAlltoAllvDevice, ceclDispatch, ceclCombine and ceclSumRows. Outputs must be made by `empty`, with equal
+shapes on all ranks.
 
-SMs move the rows. Unless CECL_SM_POLICY is set, these calls set the policy CECL_SM_ALLOW for themselves.
+SMs move the rows. Unless CECL_SM_POLICY is set, each call but sum_rows sets the policy CECL_SM_ALLOW for itself.
 """
 import ctypes
 import os
@@ -25,7 +25,7 @@ from .torch_backend import group_of
 
 
 class _Memory:
-    """Memory of ceclMemAlloc, from which torch can make a tensor. It stays until `free`, or until the group ends."""
+    """Memory of ceclMemAlloc, from which torch can make a tensor. It stays allocated until `free` or the group's end."""
 
     def __init__(self, address, nbytes):
         self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (address, False), "version": 3}
@@ -47,13 +47,13 @@ def empty(shape, dtype, device, group=None):
 
 
 def free(tensor, group=None):
-    """Gives back a tensor of `empty`, once no call uses it. Collective. No tensor of that memory may be used again."""
+    """Frees the memory of a tensor of `empty`, once no call uses it. Collective. Use no tensor of that memory afterwards."""
     if tensor.numel() > 0:
         library.call("ceclMemFree", group_of("free", group)._communicator(tensor.device).handle, tensor.data_ptr())
 
 
 def _rows(name, tensor):
-    """The number of rows, and of elements in a row."""
+    """Returns the number of rows, and the number of elements in a row."""
     if tensor.dim() == 0:
         raise ValueError(f"cecl: {name}: a tensor of rows expected")
     return tensor.shape[0], count_of(tensor, torch.Size(tensor.shape[1:]).numel())
@@ -65,7 +65,7 @@ def _check_splits(name, tensor, words):
 
 
 def _scales(scales, output, source):
-    """The fields of ceclExperts_t for a second array, and its tensors. `scales`: (source, output) or None."""
+    """Returns the fields of ceclExperts_t for a second array, and the array's tensors. scales: (source, output) or None."""
     if scales is None:
         return (None, None, 0), []
     sent, received = scales
@@ -78,7 +78,7 @@ def _scales(scales, output, source):
 
 
 def _move(name, output, out_splits, source, splits, group, async_op, experts=None, align=1, scales=None):
-    """Makes a call whose splits are on the device. experts: how many each rank has, or None."""
+    """Makes a call whose splits lie on the device. experts: how many each rank has; None for alltoallv_device."""
     group = group_of(name, group)
     sendrows, count = _rows("the source", source)
     recvrows, received = _rows("the output", output)
@@ -112,18 +112,18 @@ def alltoallv_device(output, out_splits, source, splits, group=None, async_op=Fa
 
 
 def dispatch(output, out_splits, source, splits, experts, align=1, scales=None, group=None, async_op=False):
-    """Sends rows to the experts of all ranks, `experts` on each. PyTorch's all_to_all_vdev_2d. scales: (of the source,
-    of the output); each row of scales travels with the row of the same number."""
+    """Sends rows to the experts of all ranks, `experts` on each. PyTorch's all_to_all_vdev_2d. scales: (tensor of the
+    source, tensor of the output); row i of the scales travels with row i of the source."""
     return _move("ceclDispatch", output, out_splits, source, splits, group, async_op, experts, align, scales)
 
 
 def combine(output, out_splits, source, splits, experts, scales=None, group=None, async_op=False):
-    """Sends rows back; `splits` is what dispatch wrote to out_splits. PyTorch's all_to_all_vdev_2d_offset."""
+    """Sends rows back. splits: the out_splits that dispatch wrote. PyTorch's all_to_all_vdev_2d_offset."""
     return _move("ceclCombine", output, out_splits, source, splits, group, async_op, experts, 1, scales)
 
 
 def sum_rows(sums, rows, places, weights=None, group=None, async_op=False):
-    """Adds for each token the rows with the numbers places[token], each times its weight. Local."""
+    """For each token, adds the rows whose numbers are in places[token], each times its weight. Local."""
     (nrows, count), (tokens, each) = _rows("rows", rows), places.shape
     _check_splits("places", places, tokens * each)
     if weights is not None and (weights.dtype != torch.float32 or weights.shape != places.shape):

@@ -4,8 +4,8 @@
     fully_shard(model, mp_policy=policy)         # of any backend's groups
     cecl.fsdp.use(model)
 
-FSDP2 alone converts gradients to fp32 and then sends them. Here the sum is the same, bit for bit, from half the bytes.
-Gradients that FSDP2 has added up in fp32 (set_requires_gradient_sync(False)) travel in fp32.
+Without cecl, FSDP2 converts gradients to fp32 and then sends them. With cecl the sums are the same, bit for bit, and
+half as many bytes travel. Gradients that FSDP2 has added up in fp32 (set_requires_gradient_sync(False)) travel in fp32.
 """
 import torch
 import torch.distributed as dist
@@ -24,15 +24,15 @@ class _Gather(AllGather):
 
 
 class _ReduceScatter(ReduceScatter):
-    """FSDP2 allocates the input of a reduce-scatter, copies the gradients to it, and then allocates the output. No
-    document of torch promises this order. In another order the types of input and output would not fit, and cecl would
-    refuse the call."""
+    """Relies on the order in which FSDP2 allocates the input of a reduce-scatter, copies the gradients to it, and then
+    allocates the output. No document of torch promises this order. In another order the types of input and output would
+    not fit, and cecl would refuse the call."""
 
     def __init__(self):
         self._gradients, self._allocated = None, 0
 
     def begin(self, gradients):
-        """A reduction begins. gradients: their type, or None if they have several types."""
+        """Called before each reduction. gradients: the gradients' type, or None if they have several types."""
         self._gradients, self._allocated = gradients, 0
 
     def allocate(self, size, *, dtype, device):
@@ -57,7 +57,7 @@ def _gradient_types(params):
 
 
 def _tell(params, scatter):
-    """Tells `scatter` the type of the gradients before each reduction, because FSDP2 does not pass it on."""
+    """Makes FSDP2 tell `scatter` the gradients' type before each reduction. By itself FSDP2 does not."""
     post_backward = params.post_backward
 
     def told(*unused):
@@ -69,15 +69,15 @@ def _tell(params, scatter):
 
 
 def use(model):
-    """Lets cecl make the gathers and reduce-scatters of all modules of `model` that fully_shard has taken so far.
-    Returns the model. Local; the ranks of a group then meet at their first gather."""
+    """Lets cecl make the gathers and reduce-scatters of all modules of `model` to which fully_shard has been applied.
+    Returns the model. Local; the ranks of a group meet at the group's first gather."""
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not modules:
         raise ValueError(f"cecl: fsdp.use: {type(model).__name__} has no module of fully_shard: call that first")
     for module in modules:
         params = module._get_fsdp_state()._fsdp_param_group
         if params is None or isinstance(params._reduce_scatter_comm, _ReduceScatter):
-            continue  # it has no parameters of its own, or was given before
+            continue  # it has no parameters of its own, or an earlier `use` has done this
         scatter = _ReduceScatter()
         module.set_custom_all_gather(_Gather())
         module.set_custom_reduce_scatter(scatter)

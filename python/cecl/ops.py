@@ -3,7 +3,7 @@
     whole = torch.ops.cecl.all_gather_into_tensor(shard, ranks, cecl.ops.name(group))
 
 They have the names and arguments of torch's own operators (_c10d_functional, symm_mem), if torch has such an operator;
-docs/python.md lists the differences. A result needs no wait. Operators that return a tensor have gradients, except
+docs/python.md lists the differences. Results need no wait_tensor. Operators that return a tensor have gradients, except
 all_gather_v.
 """
 import ctypes
@@ -23,7 +23,7 @@ _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "product": di
 
 
 def name(group=None):
-    """The name by which operators know a group; by default the group of all ranks. Compiled functions may call it."""
+    """The name of a group, which operators take; by default of the group of all ranks. Compiled functions may call it."""
     if isinstance(group, str):
         return group
     return (dist.group.WORLD if group is None else group).group_name
@@ -49,7 +49,7 @@ def _operation(function, reduce_op):
 
 
 def _new(tensor, dim, length):
-    """A new tensor that differs from another one in one dimension."""
+    """A new tensor like `tensor`, but with `length` as the size of dimension `dim`."""
     shape = list(tensor.shape)
     shape[dim] = length
     return tensor.new_empty(shape)
@@ -62,12 +62,12 @@ def _length(function, tensor, dim):
 
 
 def _longer(function, tensor, dim, size):
-    """A new tensor of as many parts as there are ranks."""
+    """A new tensor like `tensor`, but `size` times as long in dimension `dim`."""
     return _new(tensor, dim, _length(function, tensor, dim) * size)
 
 
 def _shorter(function, tensor, dim, size):
-    """A new tensor of a rank's part."""
+    """A new tensor for one of `size` equal parts of `tensor` in dimension `dim`."""
     length = _length(function, tensor, dim)
     if length % size:
         raise ValueError(f"cecl::{function}: input of shape {tuple(tensor.shape)}: {size} equal parts of dimension {dim} "
@@ -76,8 +76,8 @@ def _shorter(function, tensor, dim, size):
 
 
 def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *call: call):
-    """Defines an operator. fake: makes the result without its bytes. backward(gradient, *kept): the gradient of the
-    first argument; keep(*arguments): what `backward` needs to know of the call."""
+    """Defines an operator. fake: makes a result of the right shape, without data. backward(gradient, *kept): the gradient
+    of the first argument; keep(*arguments): returns `kept`."""
     at = schema.index("(")
     qualified = "cecl::" + schema[:at]
     if backward is None:
@@ -85,7 +85,7 @@ def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *ca
         made = torch.library.custom_op(qualified, function, mutates_args=mutated, schema=schema[at:])
         made.register_fake(fake or (lambda *arguments, **named: None))
         return
-    # torch.library.custom_op would check at each call that the result is no argument, which takes longer than the call
+    # not custom_op: at each call it would check that the result is no argument, which takes longer than the call
     torch.library.define(qualified, schema[at:], tags=(torch.Tag.pt2_compliant_tag,))
     torch.library.impl(qualified, "default", function)
     torch.library.register_fake(qualified, fake)
@@ -98,7 +98,7 @@ def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *ca
                                     setup_context=setup)
 
 
-# -- gathers and their gradients, reductions that are scattered
+# -- gathers and reduce-scatters, which are each other's gradients
 
 
 def _all_gather(tensor, group_size, group_name):
@@ -161,7 +161,7 @@ def _check_matrix(function, tensor, out, count):
 
 
 def _reduce_scatter_offset(tensor, out, group_name, dim, offsets=None, dst_ranks=None, red_op="sum"):
-    """offsets: where blocks end along `dim`. One call reduces the j-th blocks of all ranks, whose sizes are equal."""
+    """offsets: where blocks end along `dim`. One call of cecl reduces the j-th blocks of all ranks, of equal sizes."""
     function, group = "reduce_scatter_offset", group_of("cecl::reduce_scatter_offset", group_name)
     size, op = group.size(), _operation(function, red_op)
     if dim not in (0, 1):
@@ -185,7 +185,7 @@ def _reduce_scatter_offset(tensor, out, group_name, dim, offsets=None, dst_ranks
 
 
 def _multi_root_tile_reduce(in_tiles, out_tile, roots, group_name, reduce_op="sum"):
-    """Reduces the tile of each root, in one call. Tiles are views of one matrix."""
+    """Reduces all tiles in one call, each to its root. Tiles are views of one matrix."""
     function, group = "multi_root_tile_reduce", group_of("cecl::multi_root_tile_reduce", group_name)
     roots = list(roots)
     if sorted(roots) != list(range(group.size())) or len(in_tiles) != len(roots):
@@ -210,7 +210,7 @@ def _multi_root_tile_reduce(in_tiles, out_tile, roots, group_name, reduce_op="su
 
 
 def _spread(gradient, reduce_op, size):
-    """The gradient of each rank's part of a sum or an average."""
+    """The gradient of each rank's input, from the gradient of the sum or average."""
     if reduce_op not in ("sum", "avg"):
         raise NotImplementedError(f"cecl: the gradient of a reduction by {reduce_op!r}: 'sum' or 'avg' expected")
     return gradient / size if reduce_op == "avg" else gradient
@@ -299,7 +299,7 @@ def _along_fake(*call):
 
 
 def _along_back(tensor, scatter_dim, gather_dim, _length, group_name):
-    """The exchange that takes a gradient back."""
+    """The arguments of the exchange that sends the gradient back."""
     return gather_dim, scatter_dim, tensor.shape[scatter_dim], group_name
 
 
@@ -315,8 +315,8 @@ class _Along(torch.autograd.Function):
 
 
 def all_to_all_along_dims(tensor, *call):
-    """torch.ops.cecl.all_to_all_along_dims. Calls the function directly if nothing in torch must see an operator,
-    because torch's way to an operator takes longer than the call."""
+    """torch.ops.cecl.all_to_all_along_dims. Outside of torch.compile, on plain tensors and without dispatch modes, calls
+    the function directly, because torch's dispatch of an operator takes longer than the call."""
     if (torch.compiler.is_compiling() or type(tensor) not in (torch.Tensor, torch.nn.Parameter) or
             is_in_torch_dispatch_mode()):
         return torch.ops.cecl.all_to_all_along_dims(tensor, *call)

@@ -1,12 +1,12 @@
-"""Symmetric memory, with the names of torch.distributed._symmetric_memory: tensors of each rank whose addresses all
-ranks know, for kernels of one's own.
+"""Symmetric memory for a program's own kernels: tensors whose addresses all ranks know. Functions have the names of
+torch.distributed._symmetric_memory.
 
     tensor = symm_mem.empty(1024, dtype=torch.float32, device="cuda")    # this rank's alone
     handle = symm_mem.rendezvous(tensor, group)                          # all ranks; a group or its name, of any backend
     kernel[grid](handle.buffer_ptrs_dev, handle.signal_pad_ptrs_dev, handle.rank, handle.world_size)
 
-Ranks are on one host. cecl cannot end a kernel that waits for a word of a signal pad after a rank has died: give the
-kernel's loop a limit. docs/python.md lists the differences from torch's module.
+All ranks must be on one host. If a kernel waits for a word of a signal pad, and the rank that should write it dies, cecl
+cannot end the kernel: limit the kernel's loop. docs/python.md lists the differences from torch's module.
 """
 import ctypes
 import mmap
@@ -28,8 +28,8 @@ _pad_bytes, _pools = 2048, {}
 
 
 def empty(*size, dtype=None, device=None):
-    """A tensor that `rendezvous` takes. Local. On a GPU it is memory of torch's allocator; on the CPU memory that other
-    processes can map."""
+    """A tensor that `rendezvous` takes. Local. On a GPU it lies in memory of torch's allocator; on the CPU in memory that
+    other processes can map."""
     size = torch.Size(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
     dtype = torch.get_default_dtype() if dtype is None else dtype
     device = torch.get_default_device() if device is None else torch.device(device)
@@ -45,8 +45,8 @@ def empty(*size, dtype=None, device=None):
 
 
 def get_mem_pool(device):
-    """A torch.cuda.MemPool for torch.cuda.use_mem_pool. `rendezvous` takes tensors of any pool whose memory cudaMalloc
-    gave."""
+    """A torch.cuda.MemPool for torch.cuda.use_mem_pool. `rendezvous` also takes tensors of other pools, if their memory is
+    of cudaMalloc."""
     device = torch.device(device)
     index = torch.cuda.current_device() if device.index is None else device.index
     if index not in _pools:
@@ -59,7 +59,7 @@ def get_signal_pad_size():
 
 
 def set_signal_pad_size(size):
-    """Sets the bytes of the signal pads of handles that are made from here on; equal on all ranks."""
+    """Sets how many bytes the signal pads of later handles have; equal on all ranks."""
     global _pad_bytes  # pylint: disable=global-statement
     if size <= 0 or size % 8:
         raise ValueError(f"cecl: set_signal_pad_size: {size} bytes: a multiple of 8 expected")
@@ -67,7 +67,7 @@ def set_signal_pad_size(size):
 
 
 def set_backend(name):
-    """Accepts the only backend."""
+    """Does nothing but check the name, because there is only one backend."""
     if name not in ("CUDA", "CECL"):
         raise ValueError(f"cecl: set_backend: {name!r}: cecl's own memory is meant here, 'CUDA' or 'CECL' expected")
 
@@ -103,7 +103,7 @@ _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p
 
 
 def _bytes_at(address, nbytes, device, owner):
-    """A tensor of the bytes at an address, which keeps `owner` alive."""
+    """A tensor of the bytes at an address. It keeps `owner` alive."""
     shape, stride = (ctypes.c_int64 * 1)(nbytes), (ctypes.c_int64 * 1)(1)
     kind = (1, 0) if device.type == "cpu" else (2, device.index)
     managed = _Managed(_Layout(address, *kind, 1, 1, 8, 1, shape, stride, 0), None, _drop)
@@ -115,7 +115,7 @@ def _bytes_at(address, nbytes, device, owner):
 
 
 class SymmetricMemory:
-    """What `rendezvous` returns: where the memory of each rank lies."""
+    """The handle that `rendezvous` returns: where the memory and the signal pad of each rank lie."""
 
     multicast_ptr = 0  # cecl uses no multicast
 
@@ -153,7 +153,7 @@ class SymmetricMemory:
         return _bytes_at(pointers[rank] + begin, nbytes, self.device, self).view(dtype).view(sizes)
 
     def get_buffer(self, rank, sizes, dtype, storage_offset=0):
-        """A tensor on the memory of a rank. storage_offset: elements of `dtype` from where that memory begins."""
+        """A tensor on the memory of a rank. storage_offset: where it begins in that memory, in elements of `dtype`."""
         return self._tensor("get_buffer", self.buffer_ptrs, self.buffer_size, rank, sizes, dtype, storage_offset)
 
     def get_signal_pad(self, rank, sizes=(), dtype=None, storage_offset=0):
@@ -169,22 +169,22 @@ class SymmetricMemory:
         return binding.SIGNALS - _SIGNALS + channel
 
     def barrier(self, channel=0, timeout_ms=0):  # pylint: disable=unused-argument; the group's timeout holds
-        """Later work of the current stream runs after the earlier work of all ranks. On the CPU the host waits."""
+        """Lets later work of the current stream wait for the earlier work of all ranks. On the CPU the host waits."""
         self._signal("barrier", channel)
         self._memory._enqueue("ceclBarrier")
 
     def put_signal(self, dst_rank, channel=0, timeout_ms=0):  # pylint: disable=unused-argument
-        """Sends a signal, after all earlier work of the current stream."""
+        """Sends a signal to a rank, after all earlier work of the current stream."""
         self._memory._enqueue("ceclSignal", dst_rank, self._signal("put_signal", channel))
 
     def wait_signal(self, src_rank, channel=0, timeout_ms=0):  # pylint: disable=unused-argument
-        """Waits for a signal: the current stream does; on the CPU the host."""
+        """Waits for a signal of a rank. The current stream waits; on the CPU the host does."""
         wait = binding.SignalWait(src_rank, self._signal("wait_signal", channel), 1)
         self._memory._enqueue("ceclWaitSignal", 1, ctypes.byref(wait))
 
     def free(self):
-        """Ends the handle. Collective. No kernel may use the memory of peers any more. The end of the group also ends
-        its handles. This rank's memory stays until its handle ends."""
+        """Ends the handle; the end of its group does so, too. Collective. After that no kernel may use the memory of peers.
+        Until then this rank's memory stays allocated."""
         self._check("free")
         self._group.handles.pop(self.buffer_ptrs[self.rank], None)
         for window in (self._memory, self._pads):
@@ -192,9 +192,9 @@ class SymmetricMemory:
 
 
 def rendezvous(tensor, group=None):
-    """Opens the storage of `tensor`, all of it, to the ranks of a group, and their storages to this rank. Collective:
-    waits until all ranks have come, with memory of equal size. Later calls for the same memory and group return the
-    same handle, and do not wait."""
+    """Opens the whole storage of `tensor` to the ranks of a group, and their storages to this rank. Collective: waits until
+    all ranks have come; their storages must have equal sizes. Later calls for the same memory and group return the same
+    handle, and do not wait."""
     group = dist.distributed_c10d._resolve_process_group(group) if isinstance(group, str) else group or dist.group.WORLD
     if group is None or not isinstance(group, dist.ProcessGroup):
         raise TypeError(f"cecl: rendezvous: {group!r}: a process group or its name expected")

@@ -15,9 +15,9 @@ from .torch_backend import group_of
 
 
 def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.SUM, async_op=False):
-    """Reduces tiles of `shape` (rows, columns) of all ranks' sources, matrices of equal shapes. begins: row and column
-    of each tile; first the tiles for rank 0, then the tiles for rank 1, and so on, equally many for each rank. output:
-    this rank's tiles, [tiles of a rank, rows, columns]."""
+    """Reduces tiles of `shape` (rows, columns) of all ranks' sources, which are matrices of equal shapes. begins: the row
+    and column at which each tile begins; first the tiles for rank 0, then as many for rank 1, and so on. output: this
+    rank's tiles, [tiles of a rank, rows, columns]."""
     group = group_of("reduce_scatter", group)
     rows, columns = shape
     count = len(begins) // group.size()

@@ -1,15 +1,15 @@
 """A backend of torch.distributed: dist.init_process_group("cecl"), or new_group(backend="cecl").
 
-Collectives and messages of contiguous tensors, on GPUs (without SMs where they only move data) and on the CPU. A
+Makes collectives and messages of contiguous tensors, on GPUs (without SMs if they only move data) and on the CPU. A
 group makes a communicator for each kind of device at the first call with a tensor of that kind, so all ranks of the
 group must make that first call. Ranks on several hosts have not been tested.
 
-A message begins when the program waits for it or for a later message, or when the group makes another call. Until then
-messages are collected. They are then sent together, so two ranks may send to each other in any order.
+Messages are collected until the program waits for one of them, or the group makes another call. Then all of them are
+sent together, so two ranks may send to each other in any order.
 
 As with NCCL, a call on GPU tensors with async_op=True is enqueued on a stream of the group's own, after the work of the
-current stream, and `wait()` makes the current stream wait for the call, not the host; other calls are enqueued on the
-current stream. On CPU tensors `wait()` waits for the result.
+current stream. `wait()` then makes the current stream wait for the call; the host does not wait. Other calls are enqueued
+on the current stream. On CPU tensors `wait()` waits for the result.
 """
 import weakref
 
@@ -23,7 +23,7 @@ from ._tensors import check, count_of, operation_of, type_of
 
 
 def group_of(function, group):
-    """The group of this backend that a caller names: the group itself, its name, or None for the group of all ranks."""
+    """Finds a group of this backend. group: the group, its name, or None for the group of all ranks."""
     if isinstance(group, str):
         group = dist.distributed_c10d._resolve_process_group(group)
     group = dist.group.WORLD if group is None else group
@@ -38,7 +38,7 @@ _beside = weakref.WeakKeyDictionary()  # {group of another backend: group of thi
 
 
 def beside(group):
-    """The group itself or, if it is of another backend, a group of this backend with its ranks, made by its store."""
+    """The group itself. If it is of another backend: a group of this backend with its ranks, made by its store."""
     if isinstance(group, ProcessGroupCecl):
         return group
     if group not in _beside:
@@ -48,7 +48,7 @@ def beside(group):
 
 
 def finish(work, async_op):
-    """What a call gives its caller: the work, or, once the current stream waits for it, nothing."""
+    """Returns the work. Without async_op makes the current stream wait for the work instead, and returns None."""
     if async_op or work is None:
         return work
     work.wait()
@@ -56,7 +56,7 @@ def finish(work, async_op):
 
 
 def _is_async(opts):
-    """Whether the caller waits for the call by itself. Older versions of torch do not say so, and always wait."""
+    """Whether the caller wants work to wait for. Older versions of torch do not tell; they always wait for the work."""
     return getattr(opts, "asyncOp", True)
 
 
@@ -67,7 +67,7 @@ def _only(name, tensors):
 
 
 def _parts(name, lists, size, tensor):
-    """Takes out the only list of tensors: one for each rank, each with the number of elements of `tensor`."""
+    """Returns the only list in `lists`. It must have a tensor for each rank, with as many elements as `tensor`."""
     parts = _only(name, lists)
     if len(parts) != size or any(part.numel() != tensor.numel() for part in parts):
         raise ValueError(f"cecl: {name} of {tensor.numel()} elements on {size} ranks: a list of tensors with "
@@ -76,7 +76,7 @@ def _parts(name, lists, size, tensor):
 
 
 class _Message(dist._Work):
-    """A message that waits for the messages after it, to be sent together with them."""
+    """A collected message: it will be sent together with other messages."""
 
     def __init__(self, group, device, results, call):
         super().__init__()
@@ -110,7 +110,7 @@ class _Message(dist._Work):
 
 
 class ProcessGroupCecl(dist.ProcessGroup):
-    """The process group. Its methods are called by torch.distributed."""
+    """The process group; torch.distributed calls its methods."""
 
     supports_coalescing = True
     supports_splitting = False
@@ -177,7 +177,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         pass
 
     def set_timeout(self, timeout):
-        """Sets the timeout of communicators that are made from here on."""
+        """Sets the timeout of communicators that are made later."""
         self._timeout = timeout
 
     def shutdown(self):
@@ -211,9 +211,9 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return found
 
     def _run(self, name, tensors, results, call, dense=True, async_op=True):
-        """Enqueues call(communicator, stream) on the device of `tensors`. Checks these unless `dense` is None, and
-        keeps them until the call is done. Without async_op the call is enqueued on the current stream, and there is no
-        work to wait for."""
+        """Enqueues call(communicator, stream) on the device of `tensors`. Checks the tensors, unless `dense` is None, and
+        keeps them until the call is done. Without async_op, on a GPU and outside a group of calls, enqueues on the current
+        stream, and returns None."""
         for number, tensor in enumerate(tensors if dense is not None else ()):
             check(f"{name}: tensor {number}", tensor, dense)
             if tensor.device != tensors[0].device:
@@ -223,9 +223,9 @@ class ProcessGroupCecl(dist.ProcessGroup):
         if not async_op and self._grouped is None and communicator.stream is not None:
             call(communicator.handle, torch.cuda.current_stream(communicator.device).cuda_stream)
             return None
-        communicator.begin()  # also at each call of a group: the program may write tensors between these calls
+        communicator.begin()  # at each call of a group, too: the program may write tensors between the calls
         if self._grouped is not None:
-            if not self._grouped:  # only now, because a communicator cannot be made within a group
+            if not self._grouped:  # not earlier: a communicator cannot be made within a group
                 library.call("ceclGroupStart")
             self._grouped.append((communicator, tensors, results))
             call(communicator.handle, communicator.stream_handle)
@@ -234,14 +234,14 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return finish(communicator.end(tensors, results), async_op)
 
     def _call(self, name, tensors, results, *arguments, async_op=True):
-        """Enqueues a function of cecl.h whose last parameters are the communicator and the stream. Tensors among the
-        arguments become their addresses."""
+        """Enqueues a function of cecl.h whose last parameters are the communicator and the stream. Passes tensors among the
+        arguments as their addresses."""
         addresses = [a.data_ptr() if isinstance(a, torch.Tensor) else a for a in arguments]
         return self._run(name, tensors, results, lambda comm, stream: library.call(name, *addresses, comm, stream),
                          async_op=async_op)
 
     def _with_stream(self, device, function):
-        """Runs a function of torch's on the group's stream, in the order of its calls; on the CPU, after them."""
+        """Runs function() on the group's stream, after the group's calls; on the CPU once these calls are done."""
         communicator = self._communicator(device)
         if communicator.stream is None:
             communicator.synchronize()
@@ -269,7 +269,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
     _end_coalescing = end_coalescing
 
     def _coalesced(self, calls):
-        """Makes calls in one group, and returns the work of all. torch may have begun the group, and then ends it."""
+        """Makes all calls in one group of cecl's, and returns their work. If torch has begun a group, only adds the calls
+        to it, and returns None."""
         if self._grouped is not None:
             for call in calls:
                 call()
@@ -382,7 +383,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
     alltoall_base = all_to_all_single
 
     def _splits(self, name, tensor, splits):
-        """The number of elements for each rank, from numbers of rows; without these, equal parts."""
+        """The number of elements for each rank. splits: the number of rows for each rank; empty: equal parts."""
         rows = tensor.shape[0] if tensor.dim() > 0 else 1
         splits = list(splits) or [rows // self._size] * self._size
         if len(splits) != self._size or sum(splits) != rows:
@@ -413,11 +414,11 @@ class ProcessGroupCecl(dist.ProcessGroup):
                           root)
 
     def barrier(self, opts=None):
-        """The host waits, as torch's users expect of a barrier."""
+        """Also lets the host wait, as users of torch expect of a barrier."""
         device = getattr(opts, "device", None)
         self.begin_messages()
         if device is None and self._communicators:
-            communicator = next(iter(self._communicators.values()))  # all ranks made this one first
+            communicator = next(iter(self._communicators.values()))  # all ranks have made this communicator first
         else:
             communicator = self._communicator(device or torch.device("cpu"))
         communicator.begin()
@@ -428,7 +429,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
     # -- messages
 
     def _message(self, name, tensor, results, peer):
-        """Collects a message. While calls are coalesced, adds the message to their group instead."""
+        """Collects a message. If torch has begun a group of calls, adds the message to that group instead."""
         def call():
             return self._call(name, [tensor], results, tensor, count_of(tensor), type_of(tensor), peer)
         if self._grouped is not None:
@@ -440,7 +441,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return self._messages[-1]
 
     def begin_messages(self):
-        """Enqueues the messages that were collected."""
+        """Enqueues all collected messages in one group."""
         messages, self._messages = self._messages, []
         if not messages:
             return
@@ -463,9 +464,9 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
 
 def split(color, group=None):
-    """Makes a group of the ranks of `group` that give this color, a number of 0 or more, in their order in `group`.
-    Returns None if color is None. Collective over `group`. Its communicators are split, too (ceclCommSplit), so that
-    registered memory stays registered."""
+    """Makes a group of the ranks of `group` that give this color (a number of 0 or more), in their order in `group`.
+    Returns None if color is None. Collective over `group`. Also splits the communicators of `group` (ceclCommSplit), so
+    that registered memory is registered in the new ones."""
     parent = group_of("split", group)
     if color is not None and not (isinstance(color, int) and 0 <= color < 2**31):
         raise ValueError(f"cecl: split: color {color!r}: a number from 0 to 2**31 - 1, or None, expected")
@@ -488,8 +489,8 @@ def _create(store, rank, size, timeout):
 
 
 def register():
-    """Makes the backend "cecl" known to torch.distributed. torch 2.15 calls it by itself; for older versions import
-    this module."""
+    """Makes the backend "cecl" known to torch.distributed. torch 2.15 calls this function by itself. With older versions
+    import this module, which calls it."""
     if "CECL" not in dist.Backend._plugins:
         dist.Backend.register_backend("cecl", _create, devices=["cpu", "cuda"])
 

@@ -1,13 +1,13 @@
-"""Sequence parallel as in DeepSpeed's Ulysses. Between attention layers a rank has a part of each sequence. In an
+"""Sequence parallelism as in DeepSpeed's Ulysses. Between attention layers a rank has a part of each sequence. In an
 attention layer it has whole sequences, for a part of the heads.
 
     query, key, value = (ulysses.scatter_heads(tensor) for tensor in (query, key, value))
     seen = attention(query, key, value)              # [batch, sequence, heads / ranks, dim]
     seen = ulysses.gather_heads(seen)                # [batch, sequence / ranks, heads, dim]
 
-Each call is one exchange, of rows where they lie. Nothing is permuted, and nothing is copied if the number of ranks
-divides heads and sequences. Tensors may be views, such as parts of a fused projection. Gradients go the opposite way.
-Functions that torch.compile(fullgraph=True) compiles may call both.
+Each call is one exchange, which reads and writes rows where they lie. Nothing is permuted, and nothing is copied if
+the number of ranks divides heads and sequences. Tensors may be views, such as parts of a fused projection. The
+gradient of each call is the other call. torch.compile(fullgraph=True) takes both.
 """
 from . import ops
 
@@ -19,12 +19,12 @@ def _exchange(function, tensor, scatter_dim, gather_dim, length, group):
 
 
 def scatter_heads(tensor, sequence=None, group=None):
-    """[batch, sequence / ranks, heads, dim] -> [batch, sequence, heads / ranks, dim]. sequence: the whole length, if
-    the number of ranks does not divide it; as with torch.tensor_split, the first ranks then have one more."""
+    """[batch, sequence / ranks, heads, dim] -> [batch, sequence, heads / ranks, dim]. sequence: the whole length, needed
+    if the number of ranks does not divide it. As in torch.tensor_split, the first ranks then have one more."""
     return _exchange("scatter_heads", tensor, 2, 1, sequence, group)
 
 
 def gather_heads(tensor, heads=None, group=None):
     """[batch, sequence, heads / ranks, dim] -> [batch, sequence / ranks, heads, dim]. heads: the number of all heads,
-    if the number of ranks does not divide it."""
+    needed if the number of ranks does not divide it."""
     return _exchange("gather_heads", tensor, 1, 2, heads, group)

@@ -1,11 +1,11 @@
-"""Windows: memory of each rank that the others read and write, in groups of the backend "cecl", and signals.
+"""One-sided calls in groups of the backend "cecl": windows, memory that other ranks read and write, and signals.
 
     window = windows.share(inbox)              # on all ranks; inbox: memory of experts.empty, or on a GPU any tensor
     window.put(tensor, peer, signal=7)         # rank 0; the peer makes no call for it
     window.wait(0, signal=7)                   # the peer: work that follows sees the bytes
 
 Copy engines move the bytes. On GPUs a call is enqueued on the current stream, and the group's other calls do not wait
-for it. On the CPU a call is done when it returns. cecl.h says more, under One-sided calls.
+for it. On the CPU a call is done when it returns. cecl.h says more, under "One-sided calls".
 """
 import ctypes
 
@@ -18,7 +18,7 @@ from .torch_backend import group_of
 
 
 class Window:
-    """What `share` returns. Offsets are elements of the peer's tensor, which has the type of this rank's tensor."""
+    """The result of `share`. Offsets count elements of the peer's tensor, which has the same type as this rank's."""
 
     def __init__(self, tensor, group):
         self._tensor, self._group, self._handle = tensor, group, ctypes.c_void_p()
@@ -48,13 +48,13 @@ class Window:
                       offset * tensor.element_size(), *signal)
 
     def pointer(self, peer):
-        """Where this rank reaches the peer's memory."""
+        """The address at which this rank reaches the peer's memory."""
         at = ctypes.c_void_p()
         library.call("ceclWindowPointer", self._check("ceclWindowPointer").handle, self._handle, peer, ctypes.byref(at))
         return at.value
 
     def put(self, tensor, peer, offset=0, signal=None):
-        """Copies a tensor into the peer's memory, and then sends it a signal, unless that is None."""
+        """Copies a tensor into the peer's memory. Then sends the peer a signal, unless `signal` is None."""
         if signal is None:
             self._move("ceclPut", tensor, peer, offset)
         else:
@@ -69,11 +69,11 @@ class Window:
         self._enqueue("ceclSignal", peer, signal)
 
     def wait(self, peer, signal=0, count=1):
-        """Waits for signals of a peer, and takes them: the current stream waits; on the CPU, the host."""
+        """Waits for `count` signals of a peer, and takes them. The current stream waits; on the CPU the host does."""
         self._enqueue("ceclWaitSignal", 1, ctypes.byref(binding.SignalWait(peer, signal, count)))
 
     def free(self):
-        """Ends the window. Collective; waits until no call touches this rank's memory. The memory stays the
+        """Ends the window. Collective; waits until no one-sided call uses this rank's memory, which stays the
         caller's."""
         if self._handle and self._communicator.handle:
             if self._communicator.stream is not None:
