@@ -10,8 +10,8 @@ enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,
     CECL_COMMAND_ROWS,
-    /* Copies of flags of one counter and phase. A batch has no order, and a peer must not see a
-     * later phase before an earlier one. */
+    /* Copies of flags of one counter and phase. Other phases get another batch, because a batch has no order,
+     * and a peer must not see a later phase before an earlier one. */
     CECL_COMMAND_FLAGS,
     CECL_COMMAND_REDUCTIONS,
     CECL_COMMAND_AFTER, /* the command's lane waits for lane `first` */
@@ -63,8 +63,8 @@ struct cecl_bound {
     struct cecl_counting counting; /* used if the plan is a captured call that is one kernel */
 };
 
-/* bound.c: allocates all that `plan` can need, or returns NULL. cecl_bind_plan fills it, once
- * bound->calls and bound->told are set. */
+/* bound.c: allocates a bound plan with room for all that `plan` can need, or returns NULL. cecl_bind_plan fills
+ * it once bound->calls and bound->told are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
 /* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing if the plan has
  * no kernels and no copies of rows, and no more steps and copies than earlier plans. `bound` may be zeroed. */

@@ -1,4 +1,4 @@
-/* The engine's life: flags, staging and slots. bind.c binds, and run.c issues. */
+/* Opens and closes the engine: flags, staging and slots. bind.c binds plans, and run.c issues them. */
 #include "ce/engine.h"
 
 #include "ce/bound.h"

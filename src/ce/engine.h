@@ -58,9 +58,9 @@ struct cecl_engine {
     uint64_t last_stream;
 };
 
-/* Collective. Opens the flags (see cecl_flags_open). Takes one piece of the pool for staging, slots,
- * the table of splits, and the part through which private memory is carried. A zeroed engine, or
- * one that failed to open, may be closed.
+/* Collective. Opens the flags (see cecl_flags_open). Makes one allocation in the pool, for staging, slots, the
+ * table of splits, and the part through which private memory is carried. A zeroed engine, or one that failed to
+ * open, may be closed.
  *
  * small_bytes  how many bytes the largest small call sends to a peer */
 ceclResult_t cecl_engine_open(struct cecl_engine *engine, struct cecl_pool *pool,

@@ -1,5 +1,5 @@
-/* Lowers a call to a plan, by the lowering of its family or of small calls, and sets the reason
- * that ceclExplain gives. */
+/* Lowers a call to a plan, by the lowering of its family, of small calls, or of calls through host memory. Sets
+ * the reason that ceclExplain gives. */
 #include "ce/lower.h"
 
 #include <stdio.h>

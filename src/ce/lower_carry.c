@@ -1,7 +1,7 @@
 /* Carries bytes between a rank's private memory and memory that peers reach, both on this rank.
  *
- * A copy within one GPU needs SMs. So the bytes go to a part of the next rank's staging that only
- * this rank uses, and come back, in chunks that alternate between the halves of that part:
+ * A copy within one GPU needs SMs. So the bytes go to a part of the next rank's staging that only this rank
+ * uses, and come back, in chunks that alternate between the halves of that part:
  *
  *     | chunk 0 -> the first half there | chunk 1 -> the second half there; chunk 0 -> its place
  *     here | chunk 2 -> the first half; ...

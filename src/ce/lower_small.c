@@ -7,8 +7,8 @@
  * On every device a small call has just these steps (sm/small.h): data is posted line by line, and each line
  * carries its flag. The signals only tell the watchdogs that the rank is in the call. No rank waits for them.
  *
- * There is no barrier in front, because calls alternate between two halves; the verifier shows that
- * two halves are enough. No other rank touches a rank's sendbuff and recvbuff. */
+ * No barrier comes first, because calls alternate between two halves; the verifier shows that two halves are
+ * enough. No other rank touches a rank's sendbuff and recvbuff. */
 #include "ce/lowering.h"
 
 static struct cecl_place slot_at(const struct cecl_part *part, int holder, int sender)

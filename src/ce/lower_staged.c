@@ -149,7 +149,7 @@ struct pipeline {
     uint32_t side_from; /* the side lane's phase before the pipeline */
 };
 
-/* A chunk of a pipeline: chunk k of a member. */
+/* A chunk of a pipeline: chunk k of one of its reductions, a member. */
 struct turn {
     uint32_t member; /* index in `which`; equal to the pipeline's count: no such chunk */
     uint32_t number; /* the chunk's number among the chunks of all members */

@@ -4,7 +4,7 @@
 #include "ce/reducing.h"
 #include "util/grow.h"
 
-/* places in staging are multiples of this, for elements of any type */
+/* offsets in staging are multiples of this, for elements of any type */
 #define SLICE_ALIGN 16u
 
 /* How many bytes a chunk has, at most `most`. There are as few chunks as this limit allows, of

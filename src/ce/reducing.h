@@ -60,7 +60,7 @@ static inline struct cecl_place output_at(const struct cecl_part *part, int rank
                                : share_begin(part, block) + first);
 }
 
-/* A chunk of about `bytes` bytes has a multiple of this many bytes. */
+/* The size of a chunk of about `bytes` bytes is a multiple of this. */
 static inline uint64_t unit_of(const struct cecl_part *part, uint64_t bytes)
 {
     return bytes >= CECL_CHUNK_ALIGN ? CECL_CHUNK_ALIGN : part->call.element;

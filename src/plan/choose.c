@@ -19,7 +19,7 @@
 /* these bytes take 43 us over a link, far longer than an exchange of flags */
 #define BYTES_PER_ROUND (16 * MIB)
 #define ROUNDS_MOST 8 /* the root is idle only while peers pass on the last eighth of the block */
-/* an all-reduce of one exchange saves 7 us, but sends ranks / 2 times the bytes, which costs 1 us on 4 ranks */
+/* an all-reduce of this size saves 7 us by one exchange less; ranks / 2 times the bytes cost 1 us on 4 ranks */
 #define ONE_SHOT_MOST (256 * KIB)
 /* a chunk's flags take 14 us, longer than 1 MiB to each of 3 peers (8 us) */
 #define CHUNK_LEAST (1 * MIB)

@@ -77,7 +77,7 @@ static ceclResult_t fill_shape(const struct cecl_call *call, const ceclStrided_t
     s->rows = rows;
     CECL_TRY(take("width", width, 0, size, &s->width));
     CECL_TRY(take("sendPitch", given->sendPitch, each ? whole : width, size, &s->send_pitch));
-    if (each) /* sendbuff of other calls has one block, and they ignore the field */
+    if (each) /* calls with one block in sendbuff ignore the field */
         CECL_TRY(take("sendStride", given->sendStride, width, size, &s->send_stride));
     CECL_TRY(take("recvPitch", given->recvPitch, each ? width : whole, size, &s->recv_pitch));
     CECL_TRY(take("recvStride", given->recvStride, each ? stacked : width, size, &s->recv_stride));

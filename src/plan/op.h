@@ -1,5 +1,5 @@
 /* A row of the table of public calls: the properties in which collectives differ. All other files use a row's
- * family and fields, and name no collective. The table itself is in launch/ops.c, because it names
+ * family and fields, and name no collective. The table itself is in launch/ops.c, beside that of the
  * lowerings. */
 #ifndef CECL_PLAN_OP_H
 #define CECL_PLAN_OP_H
@@ -48,7 +48,7 @@ struct cecl_op {
     /* NULL, unless receivers tell senders where blocks belong. asks_places is the name of that
      * exchange in NVTX ranges, in_group the name of the call to use in a group instead. */
     const char *asks_places, *in_group;
-    /* Whether a call may be small, and how the device names the operation's small calls. */
+    /* Whether a call may be small, and if so, which kind of small call it is. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
     /* CECL_FAMILY_SPLITS: whether rows go to experts; whether they come back from experts */

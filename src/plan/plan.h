@@ -185,7 +185,7 @@ void cecl_plan_on(struct cecl_plan *plan, int lane);
  * for the main lane. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
-/* A reduction of nsrc places, in that order, as a step of its own. */
+/* Adds a reduction of nsrc places, in that order, as a step of its own. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes);
 /* Adds a copy to the open batch. A signal, a wait, a barrier and cecl_plan_next_wave close the
@@ -201,7 +201,7 @@ void cecl_plan_next_wave(struct cecl_plan *plan);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes);
-/* A step of a call by splits (enum cecl_splits_step). */
+/* Adds a step of a call by splits (enum cecl_splits_step). */
 void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
 /* Sets the text by which ceclExplain describes how the plan moves data. */
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,

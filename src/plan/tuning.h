@@ -36,7 +36,7 @@ enum cecl_tuning_unit {
     CECL_TUNING_NANOSECONDS
 };
 
-#define CECL_TUNING_NEVER UINT64_MAX      /* as a range's smallest size: larger than any call */
+#define CECL_TUNING_NEVER UINT64_MAX      /* as a smallest size: no call reaches it */
 #define CECL_TUNING_EVERY_RANK UINT16_MAX /* as a row's last rank count: no upper limit */
 #define CECL_TUNING_RANKS_MAX 1024        /* the largest rank count that a file may name */
 

@@ -60,7 +60,7 @@ static inline bool cecl_way_kernels_send(const struct cecl_way *way)
 
 /* What the communicator lends to a call. Equal on all ranks. */
 struct cecl_means {
-    const struct cecl_tuning *tuning; /* the thresholds in force, only for choosing a way */
+    const struct cecl_tuning *tuning; /* the thresholds in force, for functions that choose a way */
     uint64_t staging_offset;          /* where the call's part of staging begins, on each rank */
     uint64_t staging_bytes;
     /* tables of calls by splits: where they lie, behind the staging of other calls, and their size */

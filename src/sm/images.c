@@ -6,7 +6,7 @@
 #define STRING(x) STRING_OF(x)
 #define SYMBOL(file, capability, kind) cecl_image_##file##_##capability##_##kind
 
-/* The word of zeros behind the image ends PTX, which is text. */
+/* An image may be PTX, which is text: the 4 zero bytes behind it end the string. */
 #define IMAGE(file, capability, kind, path) \
     extern const unsigned char SYMBOL(file, capability, kind)[] \
         __attribute__((visibility("hidden"))); \

@@ -19,7 +19,7 @@ enum cecl_kernel_file { CECL_KERNEL_FILES(CECL_KERNEL_FILE) CECL_KERNELS_COUNT }
 struct cecl_image {
     enum cecl_kernel_file file;
     int capability; /* 90 is compute capability 9.0 */
-    /* PTX, for GPUs of this capability and all later ones; 0: a cubin, for one major version alone */
+    /* PTX, for GPUs of this capability and all later ones; 0: a cubin, only for the same major version */
     int is_ptx;
     const void *data;
 };

@@ -12,16 +12,16 @@
 
 /* The GPU of the calling thread's current context. */
 struct cecl_gpu {
-    const char *who; /* the kernels' owner, for messages */
+    const char *who; /* the owner of the kernels, such as "reduction", for messages */
     const struct cecl_driver *cu;
     CUdevice device; /* below CECL_GPUS_MAX */
 };
 
 ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
 
-/* The GPUs of an owner of kernels. For each GPU, `loaded` is 1 + the id of the context in which the
- * owner's kernels are loaded, or 0. `loaded` is atomic, so launches need no lock. A kernel's handle
- * serves all contexts, but each context loads the kernel at its first use. So a context that
+/* The GPUs for which an owner (such as "reduction") has kernels. For each GPU, `loaded` is 1 + the id of the
+ * context in which the owner's kernels are loaded, or 0. `loaded` is atomic, so launches need no lock. A
+ * kernel's handle serves all contexts, but each context loads the kernel at its first use. So a context that
  * replaces a destroyed one loads the kernels again. */
 struct cecl_gpus {
     const char *who;

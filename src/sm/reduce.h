@@ -65,7 +65,7 @@ struct cecl_reduction {
 
 /* CUDA: which kernel reads the sources. All kernels give the same bits. */
 enum cecl_reduce_kernel {
-    /* what a zeroed struct has; the same as BULK, so a caller that wants WIDE must say so */
+    /* the value in a zeroed struct; means BULK, so callers must ask for WIDE */
     CECL_REDUCE_AUTO = 0,
     CECL_REDUCE_WIDE, /* 16-byte loads into registers; any GPU, any alignment */
     /* bulk copies into shared memory; if these are impossible, WIDE runs instead */
@@ -97,9 +97,9 @@ uint32_t cecl_reduction_element_bytes(ceclDataType_t type);
  * may have any alignment. */
 void cecl_reduce_host(const struct cecl_reduction *reduction);
 
-/* Loads all kernels onto the calling thread's current GPU. Call it when a communicator is made.
- * Otherwise the first reduction loads the kernels. CUDA may then wait for running work, and that
- * work may itself wait for a peer that waits for this rank. Local. */
+/* Loads all kernels onto the calling thread's current GPU. Call it when a communicator is made: if the first
+ * reduction loaded them, CUDA might wait for running work, and that work might wait for a peer that waits for
+ * this rank. Local. */
 ceclResult_t cecl_reduce_cuda_prepare(void);
 
 /* Enqueues the reduction on `stream` of the calling thread's current GPU. Sources are memory of

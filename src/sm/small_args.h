@@ -47,7 +47,7 @@ struct cecl_small_args {
     uint32_t renewed_vector;
     uint32_t rank, nranks;
     uint32_t epoch;
-    uint32_t mark; /* a line holds epoch ^ mark: cecl_small_mark, or 0 */
+    uint32_t mark; /* a line holds epoch ^ mark; 0 unless the call is captured (cecl_small_mark) */
     const uint32_t *end;
     uint32_t *late;
     uint64_t timeout_ns;

@@ -100,13 +100,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     if (threadIdx.x == 0)
         word_store(call.number, number);
-    fence_sys(); /* a copied flag may follow */
+    fence_sys(); /* so that flags that are copied next do not overtake the lines */
 }
 
 /* ---- places */
 
-/* What each thread block knows: the numbers of rows in the table, and where groups of blocks begin. A group is
- * all blocks for one expert of a rank or, on the way back, all blocks from one rank for a rank. */
+/* What each thread block knows: the numbers of rows in the table, and where groups of blocks begin. A group of
+ * rank `to` is all blocks for one of its experts or, on the way back, all blocks that come from one rank. */
 struct places {
     uint32_t rows[CECL_SPLITS_RANKS_MAX * BLOCKS]; /* [from][to * experts + expert] */
     uint64_t begin[BLOCKS];                        /* [to][group] */
@@ -126,7 +126,7 @@ DEVICE uint32_t members_of(const cecl_splits_form &form)
     return form.back ? form.experts : form.nranks;
 }
 
-/* The rows of member `m` of a group. */
+/* How many rows member `m` of a group has. */
 DEVICE uint32_t rows_of(const cecl_splits_form &form, const places &p, uint32_t to, uint32_t group,
                         uint32_t m)
 {
@@ -134,7 +134,7 @@ DEVICE uint32_t rows_of(const cecl_splits_form &form, const places &p, uint32_t 
     return p.rows[from * form.nranks * form.experts + to * form.experts + expert];
 }
 
-/* The rows of the first `members` members of a group. */
+/* How many rows the first `members` members of a group have together. */
 DEVICE uint64_t rows_before(const cecl_splits_form &form, const places &p, uint32_t to,
                             uint32_t group, uint32_t members)
 {
@@ -249,7 +249,7 @@ DEVICE void write_out(const cecl_splits &call, const places &p)
     call.out[blocks + threadIdx.x] = mine.at;
 }
 
-/* The first block that rank `to` has no room for. */
+/* The expert of the first block for which rank `to` has no room. */
 DEVICE uint32_t expert_beyond(const cecl_splits_form &form, const places &p, uint32_t to)
 {
     uint32_t from, expert = 0;

@@ -48,7 +48,7 @@ extern "C" {
 struct cecl_splits_form {
     uint32_t nranks;               /* 1 .. CECL_SPLITS_RANKS_MAX */
     uint32_t experts;              /* experts on each rank */
-    bool back;                     /* the order of the received blocks */
+    bool back;                     /* received blocks lie in the order `back` */
     uint32_t align;                /* rows, >= 1; 1 for `back` */
     uint64_t send_rows, recv_rows; /* how many rows the buffers have */
     uint64_t row_bytes;
