@@ -31,7 +31,7 @@
  * barriers. All ranks decide alike. Frees the plan on failure.
  *
  * number  the call's number among the communicator's captured calls. Equal on all ranks, and not 0.
- *         (0 if the plan has no phases, because only this rank makes the call.) */
+ *         (0 if the plan has no phases: then only this rank makes the call.) */
 ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets, uint32_t number);
 
 #endif

@@ -46,8 +46,8 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
     return ceclSuccess;
 }
 
-/* Whether this rank's own block already lies where the call puts it. Where all blocks can be in place, the own
- * block decides for all. */
+/* Whether this rank's own block already lies where the call puts it. If all blocks of a call can be in place,
+ * the own block decides for all of them. */
 static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                         struct cecl_buffer recv)
 {

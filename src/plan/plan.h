@@ -105,7 +105,7 @@ struct cecl_step {
 };
 _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step only on purpose");
 
-/* One call of a plan: its description, its way, and what the communicator lends to it. */
+/* One call of a plan: its description, its way, and what it may use of the communicator. */
 struct cecl_part {
     /* the caller owns its layout, which must live as long as the plan is read */
     struct cecl_call call;

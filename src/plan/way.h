@@ -1,4 +1,4 @@
-/* How a call is carried out: the choices of the tuning table. Facts about the call are in call.h, and the
+/* How a call is carried out, as the tuning table decides. Facts about the call are in call.h, and the
  * communicator's resources for it are in struct cecl_means. A choice and a fact never share a field. */
 #ifndef CECL_PLAN_WAY_H
 #define CECL_PLAN_WAY_H
@@ -58,7 +58,7 @@ static inline bool cecl_way_kernels_send(const struct cecl_way *way)
     return way->reduce.sms_send || way->reduce.sms_end > 0;
 }
 
-/* What the communicator lends to a call. Equal on all ranks. */
+/* What a call may use of the communicator. Equal on all ranks. */
 struct cecl_means {
     const struct cecl_tuning *tuning; /* the thresholds in force, for functions that choose a way */
     uint64_t staging_offset;          /* where the call's part of staging begins, on each rank */

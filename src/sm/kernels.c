@@ -1,6 +1,5 @@
-/* See kernels.h. An image becomes a library of the driver's (CUlibrary), which belongs to no
- * context. It is made once in a process. It is never unloaded, because contexts may use its kernels
- * until the process ends. */
+/* See kernels.h. For each image the driver makes a library (CUlibrary), once in a process. A library belongs to
+ * no context, and is never unloaded, because contexts may use its kernels until the process ends. */
 #include "sm/kernels.h"
 
 #include <pthread.h>

@@ -192,9 +192,9 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_
  *
  * Another stream that sees `done` starts the next call. By then every block has finished reading its sources,
  * and its writes to this GPU's memory are visible to the whole GPU, to its copies, and to peers that read
- * there. This is weaker than a release for the whole system, which would also wait for writes to peers and to
- * host memory. So a block that writes to peers or to host memory needs a fence of its own if the next call may
- * write the same words, or if the host reads the words after `done`. */
+ * there. This order is weaker than a release for the whole system, which would also wait for writes to peers
+ * and to host memory. So a block that writes to peers or to host memory needs a fence of its own if the next
+ * call may write the same words, or if the host reads the words after `done`. */
 DEVICE bool meet_ends(const cecl_meeting &m)
 {
     __syncthreads();

@@ -38,8 +38,8 @@ DEVICE void barrier_start(uint64_t *barrier, uint32_t arrivals)
                  : "memory");
 }
 
-/* Waits until the mbarrier's phase with this parity is over. The instruction itself holds the
- * thread for a while. */
+/* Waits until the mbarrier's phase with this parity is over. The instruction itself suspends the thread for a
+ * while. */
 DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
 {
     uint32_t over;

@@ -12,9 +12,10 @@
  *     rank r, thread t:   lines of t of my block -> slot r at every peer
  *                         lines of t of every slot here, in rank order -> op -> recvbuff
  *
- * The lowest bit of the epoch chooses the half. Two halves suffice, because every call waits for a
- * line of every peer, and calls on a rank are in order: the next kernel starts when the previous
- * kernel has ended or, on another stream, when it has set `done`. The verifier shows this.
+ * The lowest bit of the epoch chooses the half. Two halves suffice, as the verifier shows. A rank that writes for
+ * call n + 2 has received lines of every peer's call n + 1. A peer that sends these lines has finished call n,
+ * because calls on a rank are in order: the next kernel starts when the previous one has ended or, on another
+ * stream, has set `done`.
  *
  * A call may be done on its rank while its last stores still travel to peers, for 1 to 2 us. The end of a
  * communicator cannot overtake these stores: before it unmaps peers' memory, it joins a thread and frees words and

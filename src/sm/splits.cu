@@ -180,8 +180,8 @@ DEVICE void tell_host(const cecl_splits &call, const cecl_splits_trouble &found)
     word_release(&call.trouble->what, found.what);
 }
 
-/* Reads the lines of all ranks. Returns whether rows may be moved by them: the communicator has not failed,
- * and all lines are from this call. Each thread block has its own answer, which all of its threads
+/* Reads the lines of all ranks. Returns true if rows may be moved by these lines: the communicator has not
+ * failed, and all lines are from this call. Each thread block has its own answer, which all of its threads
  * get. */
 DEVICE bool read_lines(const cecl_splits &call, places *p)
 {

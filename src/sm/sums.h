@@ -7,7 +7,7 @@
  * NaN and overflow give. Without weights rows are added as they are. A place that is not the number
  * of a row is skipped. A token without any row gets +0.
  *
- * This file knows pointers, and no communicator. Host and GPU give the same bits. */
+ * This file knows pointers, but no communicator. Host and GPU give the same bits. */
 #ifndef CECL_SM_SUMS_H
 #define CECL_SM_SUMS_H
 
