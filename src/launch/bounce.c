@@ -11,9 +11,9 @@ struct cecl_bounce {
     char *base;
     size_t bytes;
     struct cecl_mem mem;
-    /* a newer buffer is in use; calls that are not enqueued yet may still use this one */
+    /* a larger buffer has replaced this one, which calls that are not enqueued yet may still use */
     bool replaced;
-    uint32_t last_use; /* the value of `done` after the last call that used it */
+    uint32_t last_use; /* `done` after the last call that used it; set once no lease is left */
     struct cecl_bounce *next;
 };
 
@@ -71,7 +71,7 @@ static ceclResult_t free_replaced(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Makes a bounce buffer of `wanted` bytes, or of `bytes` if there is no memory for more. */
+/* Makes a bounce buffer of `wanted` bytes, or of `bytes` if there is no memory for `wanted` bytes. */
 static ceclResult_t make_bounce(ceclComm_t comm, uint64_t bytes, uint64_t wanted,
                                 struct cecl_bounce **made)
 {
@@ -81,7 +81,7 @@ static ceclResult_t make_bounce(ceclComm_t comm, uint64_t bytes, uint64_t wanted
         return cecl_fail(ceclOutOfMemory, "no host memory for a bounce buffer");
     bounce->bytes = (size_t)cecl_round_up(wanted, unit);
     ceclResult_t result = create_memory(comm, bounce);
-    if (result != ceclSuccess && wanted > bytes) { /* tries again with only what is needed */
+    if (result != ceclSuccess && wanted > bytes) { /* tries again with fewer bytes */
         bounce->bytes = (size_t)cecl_round_up(bytes, unit);
         result = create_memory(comm, bounce);
     }
@@ -143,9 +143,8 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
     return ceclSuccess;
 }
 
-/* Called when the last lease has ended. Frees the replaced buffers that no pending call uses; the others are
- * tried again next time. In a failed communicator nothing is freed, because peers may know of a buffer that
- * this rank never used. */
+/* Called when no lease is left. Frees replaced buffers that no pending call uses; a later call of this function frees
+ * the other ones. In a failed communicator frees none: peers may use a buffer of a call that failed here. */
 static void end_last(ceclComm_t comm)
 {
     struct cecl_bounces *bounces = &comm->launcher->bounces;
@@ -159,13 +158,13 @@ static void end_last(ceclComm_t comm)
     bounces->used = 0;
 }
 
-/* Whether a buffer was replaced during the current leases, so that they may lie in several buffers. */
+/* Whether a buffer was replaced since there are leases. Then leases may lie in several buffers. */
 static bool has_grown(const struct cecl_bounces *bounces)
 {
     return bounces->memory->next && bounces->memory->next->replaced;
 }
 
-/* Other launches may have leases at the same time, for example the group of another thread. */
+/* Other launches may still have leases, for example those of another thread's group. */
 void cecl_bounce_end(struct cecl_launch *launch)
 {
     struct cecl_bounces *bounces = &launch->comm->launcher->bounces;

@@ -1,4 +1,4 @@
-/* Launches of communicators over several hosts; see steps.h. */
+/* Launches on communicators over several hosts, whose calls NCCL makes; see steps.h. */
 #include "launch/steps.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch)
         return cecl_fail(ceclInvalidArgument,
                          "stream: cudaStreamPerThread, which NCCL's thread would take for its own "
                          "stream; over several hosts another stream expected");
-    /* checked before peers learn of the call; NCCL would refuse it only afterwards */
+    /* checked before peers learn of the messages: NCCL would refuse them only afterwards */
     return launch->kind == CECL_LAUNCH_MESSAGES ? cecl_check_own(launch) : ceclSuccess;
 }
 
@@ -50,7 +50,7 @@ static ceclResult_t add_calls(const struct cecl_launch *launch)
     return result;
 }
 
-/* One group of NCCL, with the calls of all launches. */
+/* Makes the calls of all launches from `context` on in one group of NCCL. */
 static ceclResult_t add_all(void *context)
 {
     struct cecl_launch *first = context;
@@ -77,7 +77,7 @@ static void run(struct cecl_launches *all, struct cecl_launch *first)
         behind = next_by_nccl(behind->next);
     if (all->failed == ceclSuccess)
         (void)!cecl_launches_note(all, NULL, dev->ops->within(dev, add_all, first));
-    /* if one of the communicators fails, its thread can end it from here on */
+    /* from here on the thread of a communicator that fails can end it */
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
         pthread_mutex_unlock(&l->comm->net->lock);
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))

@@ -5,14 +5,14 @@
 #include "plan/splits.h"
 #include "util/clock.h"
 
-/* The graph is gone. Called on any thread. */
+/* Called when the graph is gone, on any thread. */
 static void graph_is_gone(void *context)
 {
     struct cecl_launch *launch = context;
     ceclComm_t comm = launch->comm;
     launch->is_gone = true;
     cecl_launch_return(launch);
-    atomic_fetch_sub(&comm->captured, 1); /* the communicator may end from here on */
+    atomic_fetch_sub(&comm->captured, 1); /* from here on another thread may end the communicator */
 }
 
 ceclResult_t cecl_captured_hold(struct cecl_launch *launch)
@@ -33,9 +33,9 @@ ceclResult_t cecl_captured_hold(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* A destroyed graph holds its calls until its launches are done, and the device may report its end late. So the
- * functions below look repeatedly whether a graph still holds a call, for up to 2 s (gone_ms of the launcher).
- * Returns false once the deadline has passed. */
+/* Sleeps 1 ms, or returns false once the deadline has passed. The functions below call it while a graph still holds a
+ * call, for up to 2 s (gone_ms of the launcher): a destroyed graph holds its calls until its launches are done, and the
+ * device may report this late. */
 static bool pause_until(int64_t deadline)
 {
     if (cecl_ms_left(deadline) == 0)
@@ -58,8 +58,7 @@ static bool touches(struct cecl_buffer buffer, uint64_t needed, uint64_t offset,
            offset < buffer.offset + needed;
 }
 
-/* Whether the bytes touch an array of a call with splits on the device. Kernels of this rank and of peers
- * use these arrays. */
+/* Whether the bytes touch an array of a call by splits. Kernels of this rank and of peers use these arrays. */
 static bool splits_touch(ceclComm_t comm, const struct cecl_call *call, uint64_t offset,
                          uint64_t bytes)
 {

@@ -1,9 +1,9 @@
 /* Copies between private memory and bounce buffers; see steps.h. */
 #include "launch/steps.h"
 
-#define CARRIED_MOST 64u /* a plan carries at most this many blocks */
+#define CARRIED_MOST 64u /* a launch has at most this many copies */
 
-/* Copies of a call's blocks from `src` to `dst`, which are being added to one of a launch's lists. */
+/* The state while copies of a call's blocks from `src` to `dst` are added to one of a launch's lists. */
 struct copying {
     struct cecl_launch *launch, **list;
     const struct cecl_call *call;
@@ -12,7 +12,7 @@ struct copying {
     struct cecl_call *last; /* the copy that was added last */
 };
 
-/* The launch to which the next copy is added; NULL without host memory. */
+/* Returns the launch to which to add the next copy; NULL without host memory. */
 static struct cecl_launch *launch_for_copy(const struct copying *copying)
 {
     const struct cecl_launch *launch = copying->launch;
@@ -26,8 +26,9 @@ static struct cecl_launch *launch_for_copy(const struct copying *copying)
     return *copying->list = taken;
 }
 
-/* Adds a copy of a block, or makes the last copy longer if the block follows it in source and destination. Blocks of
- * two calls stay two copies: their buffers may be two allocations side by side, and CUDA refuses a copy over both. */
+/* Adds a copy of a block, or makes the last copy longer if the block follows that copy's bytes in source and
+ * destination. Does not join blocks of two calls: their buffers may be two adjacent allocations, and CUDA refuses a
+ * copy over both. */
 static ceclResult_t add_copy(struct copying *copying, uint64_t offset, uint64_t bytes)
 {
     const struct cecl_call *call = copying->call;
@@ -68,8 +69,8 @@ static ceclResult_t add_copy(struct copying *copying, uint64_t offset, uint64_t 
     return ceclSuccess;
 }
 
-/* Adds copies of the blocks that this rank sends, at equal offsets. If all ranks receive the same block, it is
- * copied once. */
+/* Adds copies of the blocks that this rank sends; source and destination have equal offsets. If all ranks receive the
+ * same block, adds one copy. */
 static ceclResult_t carry_input(struct copying copying)
 {
     const struct cecl_call *call = copying.call;
@@ -81,7 +82,8 @@ static ceclResult_t carry_input(struct copying copying)
     return ceclSuccess;
 }
 
-/* Adds the blocks that this rank receives. In place this rank's own block needs no copy. */
+/* Adds copies of the blocks that this rank receives, except the own block of a call in place. A reduction has one: the
+ * result. */
 static ceclResult_t carry_output(struct copying copying)
 {
     const struct cecl_call *call = copying.call;
@@ -94,8 +96,8 @@ static ceclResult_t carry_output(struct copying copying)
     return ceclSuccess;
 }
 
-/* Whether recvbuff is private and peers must write to it. Peers may write to recvbuff in a group even if
- * they would not when the same call is made alone. */
+/* Whether recvbuff is private and peers may write to it, as they may in a group even if they do not when the call is
+ * alone. */
 static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool grouped)
 {
     return comm->nranks > 1 && cecl_op_peers_write(call->op) && !cecl_call_is_empty(call) &&
@@ -104,8 +106,8 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool gro
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
 
-/* Two kinds of ranks send out of the caller's memory even in place: the root of a rooted call, and every
- * rank of a call whose layout differs between ranks. */
+/* In place, the input is copied to the bounce buffer before the call. Two kinds of ranks send out of the caller's
+ * memory even then: the root of a rooted call, and every rank of a call whose layout differs between ranks. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

@@ -1,6 +1,7 @@
-/* Exchanges of all ranks in which any rank may refuse. The most important one compares the ranks' descriptions of a
- * call before it is enqueued. Under CECL_CHECK, which is slow and meant for finding errors in programs, it precedes
- * each collective; otherwise only an all-to-all whose senders do not know where their blocks belong. */
+/* Exchanges of all ranks in which each rank may refuse its call. cecl_exchange_call compares the ranks' descriptions of
+ * a call before the call is enqueued. Under CECL_CHECK, which is slow and meant for finding errors in programs, it
+ * comes before each collective; otherwise only before ceclAlltoAllv, whose senders do not know where their blocks
+ * belong. */
 #include "launch/exchange.h"
 
 #include <inttypes.h>
@@ -15,13 +16,13 @@
 #include "util/clock.h"
 #include "util/fds.h"
 
-/* A peer's invalid argument is reported here as invalid usage; other errors keep their code. */
+/* This rank's error if rank `rank` has refused. That rank's invalid argument is invalid usage here. */
 static ceclResult_t refusal_of(ceclComm_t comm, int rank, const struct cecl_verdict *verdict)
 {
     const ceclResult_t status = (ceclResult_t)verdict->status;
     if (status == ceclSuccess)
         return ceclSuccess;
-    if (verdict->has_failed) { /* `text` is the message of that rank's watchdog */
+    if (verdict->has_failed) { /* `text` is that rank's asynchronous error */
         const char *first = cecl_words_who_began(verdict->text);
         if (first)
             cecl_record("%s", first);
@@ -57,7 +58,7 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
         const ceclResult_t failed =
             local == ceclRemoteError ? cecl_comm_hear(comm) : cecl_comm_async(comm);
         mine->has_failed = failed != ceclSuccess;
-        if (mine->has_failed) /* the peers' error is this failure, not this rank's argument */
+        if (mine->has_failed) /* peers must get the communicator's failure, not this rank's result */
             mine->status = (int32_t)failed;
         cecl_shorten(mine->text, sizeof(mine->text), mine->has_failed ? cecl_message() : words);
     }
@@ -72,12 +73,12 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
 
 /* ---- calls */
 
-/* What a rank sends to the others. */
+/* What a rank sends to the others about a call. */
 struct told {
     struct cecl_verdict verdict;
     struct cecl_facts facts;
-    uint64_t compared; /* which communicators are compared together: as in struct cecl_launcher */
-    uint64_t layout[]; /* of a call whose ranks have layouts of their own */
+    uint64_t compared; /* as in struct cecl_launcher */
+    uint64_t layout[]; /* of a call whose layout differs between ranks */
 };
 
 static size_t bytes_of(int nranks)
@@ -88,7 +89,7 @@ static size_t bytes_of(int nranks)
 void *cecl_exchange_room(int nranks)
 {
     const size_t told = bytes_of(nranks);
-    return calloc((size_t)nranks + 1, /* one more, for what this rank tells */
+    return calloc((size_t)nranks + 1, /* one more, for what this rank sends */
                   told > CECL_EXCHANGE_BYTES ? told : CECL_EXCHANGE_BYTES);
 }
 
@@ -175,7 +176,7 @@ ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, cecl
     return local == ceclSuccess ? cecl_comm_add_cure(comm, result, CURE) : result;
 }
 
-/* Compares the calls of a launch, which are carried out as one, or tells the peers that this rank refuses them. */
+/* Compares the calls of a launch with the peers' calls, or tells the peers that this rank refuses them. */
 static ceclResult_t compare_calls(const struct cecl_launches *all, const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -197,7 +198,7 @@ static ceclResult_t compare(void *argument)
     return launch->compared = compare_calls(launch->all, launch);
 }
 
-/* The first launch, from this one on, whose ranks compare calls. */
+/* The first launch, from `launch` on, whose ranks compare calls. */
 static struct cecl_launch *find_compared(struct cecl_launch *launch)
 {
     while (launch && !launch->all)
@@ -210,7 +211,7 @@ static void *next_compared(void *launch)
     return find_compared(((struct cecl_launch *)launch)->next);
 }
 
-/* Whether an earlier launch of the list is on the same communicator, of which this thread may have several ranks. */
+/* Whether an earlier launch of the list is on the same communicator: this thread may have several ranks of it. */
 static bool is_counted(struct cecl_launch *first, const struct cecl_launch *launch)
 {
     while (first != launch && first->comm->id != launch->comm->id)
@@ -224,8 +225,8 @@ static bool is_checked(ceclComm_t comm)
            comm->process == cecl_fork_process() && atomic_load(&comm->async_result) == ceclSuccess;
 }
 
-/* The first communicator that refuses; NULL: none does. A launch has not compared yet (ceclInProgress) if no
- * thread could be started for it. */
+/* The communicator of the first launch whose comparison failed; NULL: none has failed. `compared` is still
+ * ceclInProgress if no thread could be started for a launch. */
 static ceclComm_t who_refuses(struct cecl_launch *launch)
 {
     while (launch && (launch->compared == ceclSuccess || launch->compared == ceclInProgress))
@@ -248,11 +249,11 @@ void cecl_launches_compare(struct cecl_launches *all)
         compared += is_counted(first, launch) ? 0 : launch->comm->id;
     for (struct cecl_launch *launch = first; launch; launch = next_compared(launch))
         launch->comm->launcher->compared = compared == first->comm->id ? 0 : compared;
-    /* all at once, because peers may compare on these communicators in another order, or one after another */
+    /* all communicators at once, because peers may compare on them in another order, or one after another */
     const ceclResult_t result = cecl_together(compare, first, next_compared);
     (void)!cecl_launches_note(all, who_refuses(first), result);
     for (struct cecl_launch *launch = first; launch; launch = next_compared(launch)) {
-        if (launch->compared == ceclInProgress) /* tells the peers why */
+        if (launch->compared == ceclInProgress) /* no thread was started; tells the peers */
             (void)!compare(launch);
         if (all->failed != ceclSuccess && launch->compared == ceclSuccess &&
             !launch->comm->launcher->compares_alike)

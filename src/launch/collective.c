@@ -1,11 +1,11 @@
-/* Makes public calls from their arguments. This file does not know what a collective does. */
+/* Makes calls from the arguments of public functions. This file does not know what a collective does. */
 #include "launch/make.h"
 
 #include "device/nvtx.h"
 #include "launch/group.h"
 #include "launch/steps.h"
 
-/* Makes a lone call, which is a group of one. */
+/* Makes a lone call: a list of one launch. */
 static ceclResult_t make_alone(const struct cecl_args *args, ceclComm_t comm, ceclStream_t stream,
                                struct cecl_call *call)
 {
@@ -31,7 +31,7 @@ ceclResult_t cecl_collective(enum cecl_op_index index, const struct cecl_args *a
     ceclResult_t result = cecl_comm_check(comm);
     if (result == ceclSuccess)
         result = cecl_comm_enter(comm, call.op->name);
-    if (result != ceclSuccess) /* in a group, the whole group is refused */
+    if (result != ceclSuccess) /* in a group this refuses the whole group */
         return is_grouped ? cecl_group_refuse_call(comm, result) : result;
     CECL_NVTX_RANGE(comm->has_ranges, call.op->name);
     return cecl_comm_left(comm, is_grouped ? cecl_group_add(comm, args, stream, &call)

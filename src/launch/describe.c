@@ -1,4 +1,4 @@
-/* Describes calls, and settles their windows: makes sure that the windows match the memory that is there now. */
+/* Describes calls, and settles their windows: each window must describe the memory that is at its addresses now. */
 #include "launch/make.h"
 #include "launch/steps.h"
 #include "net/net.h"
@@ -7,8 +7,8 @@
 
 /* ---- settling */
 
-/* Whether the registry can have or make a window for a buffer. It cannot if the buffer is in a peer's slice
- * of the pool; the check of buffers refuses such a buffer. */
+/* Whether the registry has a window for a buffer, or can make one. The pool's memory needs none. A buffer in a peer's
+ * slice of the pool cannot get one, and is refused later. */
 static bool may_be_registered(ceclComm_t comm, struct cecl_buffer buffer)
 {
     return buffer.window && !cecl_buffer_is_pool(buffer) &&
@@ -27,8 +27,8 @@ static struct cecl_use use_of(const struct cecl_call *call, const struct cecl_to
                              .written = is_recv && cecl_call_writes_recv(call)};
 }
 
-/* The arrays of a call by splits that lie outside of the pool. Only kernels use them, so no window watches them.
- * Returns their number. */
+/* Lists those arrays of a call by splits that lie outside the pool. They have no windows, because only kernels use
+ * them. Returns their number. */
 static size_t arrays_of(ceclComm_t comm, const struct cecl_call *call,
                         struct cecl_use uses[CECL_SPLITS_ARRAYS])
 {
@@ -47,7 +47,7 @@ static size_t arrays_of(ceclComm_t comm, const struct cecl_call *call,
     return count;
 }
 
-/* Refuses memory outside of windows if a call cannot use it. `count`: as check_uses in device.h has it. */
+/* Refuses memory without a registered window if a call cannot use it. `count`: CECL_USES at most. */
 static ceclResult_t check_uses(ceclComm_t comm, const struct cecl_use *uses, size_t count)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
@@ -63,7 +63,7 @@ void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cec
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     struct cecl_region
-        region; /* the mapping of a file plays a GPU's memory here, even before it is registered */
+        region; /* here a shared mapping of a file stands for GPU memory, even before it is registered */
     if (comm->config.check && comm->dev->kind == CECL_KIND_HOST &&
         comm->dev->ops->region_find(comm->dev, use->buffer, &region) == ceclSuccess &&
         region.kind == CECL_REGION_NONE && !atomic_flag_test_and_set(&said))
@@ -76,9 +76,9 @@ void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cec
             call, use->name, use->buffer);
 }
 
-/* Settles the windows of a call's buffers. If the communicator registers on use, registers memory that is in
- * no window. If no window has changed, checks private memory, too; otherwise the buffers must be looked up and
- * settled again. */
+/* Settles the windows of a call's buffers. If the communicator registers on use, registers memory that is in no window.
+ * *changed: [out] a window has changed, so the buffers must be looked up and settled again. Otherwise also checks
+ * private memory. */
 static ceclResult_t settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
@@ -96,7 +96,7 @@ static ceclResult_t settle(ceclComm_t comm, const struct cecl_call *call, bool *
         if (!may_be_registered(comm, touched[i].buffer))
             continue;
         const struct cecl_use use = use_of(call, &touched[i]);
-        /* read first, because settling may drop the window, to which the call has no reference yet */
+        /* read before settling, which may drop the window: the call has no reference to it yet */
         const bool is_private = cecl_buffer_is_private(touched[i].buffer);
         CECL_TRY(cecl_comm_cause(comm, cecl_registry_settle(&comm->registry, &use, make)));
         if (is_private && ops->check_uses)
@@ -120,7 +120,8 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm)
                                .layout = comm->launcher->layout};
 }
 
-/* Settling the call's buffers may change windows; then the call is described again, until no window changes. */
+/* Settling the call's buffers may change windows. Then describes and settles the call again, until no window
+ * changes. */
 ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_args *args,
                                   struct cecl_call *call)
 {
@@ -132,7 +133,7 @@ ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_
     scope.captured = launch->is_captured;
     while (changed) {
         CECL_TRY(cecl_call_describe(op, &scope, args, call));
-        if (comm->net) { /* no peer opens this rank's memory */
+        if (comm->net) { /* NCCL makes the call, so no window is needed */
             CECL_TRY(cecl_net_check(call, comm->net->nccl->version));
             return cecl_launch_add(launch, call, &index);
         }
@@ -144,7 +145,7 @@ ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_
 
 /* ---- again */
 
-/* Finds the windows of a call's buffers again and again, until settling changes no window. */
+/* Finds and settles the windows of a call's buffers, and repeats this until settling changes no window. */
 static ceclResult_t find_again(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
@@ -158,10 +159,10 @@ static ceclResult_t find_again(struct cecl_launch *launch, uint32_t index)
     }
     cecl_launch_derive(launch, index, &call);
     launch->origins[index].changes = comm->registry.changes;
-    return cecl_carry_replace(launch, index); /* peers may no longer reach recvbuff */
+    return cecl_carry_replace(launch, index); /* the new window of recvbuff may be private */
 }
 
-/* Finds windows again for the calls whose windows were found before the last change. */
+/* Finds and settles windows again for calls whose windows were found before the registry's last change. */
 static ceclResult_t find_changed(struct cecl_launch *launch)
 {
     for (uint32_t i = 0; i < launch->ncalls; i++)
@@ -170,8 +171,7 @@ static ceclResult_t find_changed(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* If windows change at every try, another thread of the program is freeing memory. The next check then
- * refuses the call. */
+/* If windows change at every try, another thread is freeing memory, and the check of the buffers refuses the call. */
 #define TRIES 4
 
 ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm)

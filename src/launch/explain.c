@@ -1,4 +1,4 @@
-/* Explains how launches would be carried out. */
+/* Says for ceclExplain and ceclGroupExplain how launches would be carried out. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 static const ceclExplanation_t nothing = {
     .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
 
-/* Adds the copies between private memory and bounce buffers of a list of launches. */
+/* Adds the copies between private memory and bounce buffers, a list of launches, to the explanation. */
 static ceclResult_t add_carried(const struct cecl_launch *carried, ceclExplanation_t *explanation)
 {
     const struct cecl_told told = {0};

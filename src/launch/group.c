@@ -25,7 +25,8 @@ ceclResult_t cecl_group_check_outside(const char *name, const char *advice)
                    : ceclSuccess;
 }
 
-/* Launches of other communicators stay, because the peers there must learn that the group is refused. */
+/* Launches on other communicators stay in a group that is refused, because cecl_launches_compare tells the peers
+ * there. */
 void cecl_group_take_out(struct cecl_group *group, const struct ceclComm *comm)
 {
     struct cecl_launch **at = &group->all.first;
@@ -114,9 +115,8 @@ ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result)
     return cecl_relay(result, words);
 }
 
-/* Where the list has the communicator's launch of this kind, or where to insert that launch: next to the
- * communicator's other launch, or else at the end. So the list has communicators in the order of their
- * first calls. */
+/* The place of the communicator's launch of this kind in the list, also if the launch is not there yet: next to the
+ * communicator's other launches, or at the end. So the list has communicators in the order of their first calls. */
 static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
                                      enum cecl_launch_kind kind)
 {
@@ -128,7 +128,7 @@ static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
     return at;
 }
 
-/* Requires that a communicator's calls are all on one stream, because they are carried out as one. */
+/* Requires that all calls of a communicator are on the same stream, because they are carried out as one. */
 static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm,
                                  ceclStream_t stream)
 {
@@ -141,8 +141,7 @@ static ceclResult_t check_stream(const struct cecl_group *group, ceclComm_t comm
                            (void *)stream, (void *)launch->stream);
 }
 
-/* Returns the group's launch of this kind on `comm`. Makes the launch if it is missing. NULL without host
- * memory. */
+/* Returns the group's launch of this kind on `comm`, and makes it if it is missing. NULL without host memory. */
 static struct cecl_launch *launch_for(struct cecl_group *group, ceclComm_t comm,
                                       ceclStream_t stream, enum cecl_launch_kind kind)
 {
@@ -165,7 +164,7 @@ static ceclResult_t add_call(struct cecl_group *group, ceclComm_t comm,
     const enum cecl_launch_kind kind = cecl_launch_kind_of(call->op);
     const ceclResult_t streams = check_stream(group, comm, stream);
     struct cecl_launch *launch = launch_for(group, comm, stream, kind);
-    if (!launch) { /* tries again, so that peers that compare calls are notified */
+    if (!launch) { /* tries again: peers that compare calls learn of a refusal only through a launch */
         (void)launch_for(group, comm, stream, kind);
         return ceclOutOfMemory;
     }
@@ -266,7 +265,7 @@ void cecl_group_enter(struct cecl_group *group, const char *name)
     }
 }
 
-/* Leaves a communicator once its last launch is dropped. */
+/* Leaves each communicator after its last launch was dropped. */
 void cecl_group_leave(struct cecl_group *group)
 {
     while (group->all.first) {

@@ -41,7 +41,7 @@ ceclResult_t cecl_once_reserve(struct cecl_once *once, uint32_t ngiven)
                : cecl_fail(ceclOutOfMemory, "no host memory for %u values of a call", ngiven);
 }
 
-/* Sets the plan's fields each time, because a lowering that runs out of host memory frees and zeroes the plan. */
+/* Sets these fields each time, because a lowering that runs out of host memory frees and zeroes the plan. */
 struct cecl_plan *cecl_once_plan(ceclComm_t comm, bool captured, bool aside)
 {
     struct cecl_plan *plan = &comm->launcher->once.plan;
@@ -66,7 +66,7 @@ ceclResult_t cecl_once_bind(ceclComm_t comm, const struct cecl_ends *ends)
 void cecl_launcher_free(ceclComm_t comm, bool drained)
 {
     struct cecl_launcher *launcher = comm->launcher;
-    if (!launcher || !drained) /* pending work may use all of it */
+    if (!launcher || !drained) /* pending work may still use the launcher's memory */
         return;
     cecl_launch_free_list(launcher->spare);
     cecl_launch_free_list(atomic_load(&launcher->returned));

@@ -1,4 +1,4 @@
-/* Makes launches; see make.h. A step that fails has recorded a message. */
+/* Makes launches; see make.h. A step that fails records a message. */
 #include "launch/make.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 
 /* ---- checking */
 
-/* The buffers that the program gave to a group's calls must not overlap. A bounce buffer overlaps nothing, but its
- * bytes are carried to the program's recvbuff (unless this rank receives nothing), so that recvbuff counts. */
+/* Refuses a group if the buffers that the program gave to its calls overlap. For a call with a bounce buffer this
+ * checks the program's recvbuff, to which the bytes are carried, unless this rank receives nothing. */
 static ceclResult_t check_apart(const struct cecl_launch *launch)
 {
     const uint32_t count = launch->nfull;
@@ -36,7 +36,7 @@ static ceclResult_t check_apart(const struct cecl_launch *launch)
     return cecl_calls_check_apart(given, numbers, count);
 }
 
-/* Checks where buffers lie, if the calls are new, and again after memory was freed. */
+/* Checks where buffers lie, unless equal calls were checked before and no memory was freed since then. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch)
 {
     if (launch->nfull == 0 || cecl_kept_find(launch))
@@ -56,7 +56,7 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     const uint32_t most = cecl_places_entries(&comm->launcher->places);
     CECL_TRY(cecl_launch_check_buffers(launch));
-    /* peers rely on a call once they know of it, so its stream is checked before */
+    /* checks the stream before peers know of the call, because then they rely on it */
     CECL_TRY(cecl_launch_check_stream(launch));
     if (comm->net)
         return cecl_by_nccl_check(launch);
@@ -69,11 +69,11 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
     return cecl_launch_reserve_told(launch);
 }
 
-/* Checks everything that this rank can check by itself. */
+/* Makes all checks that need no peer. */
 static ceclResult_t check_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
-    if (launch->is_grouped) /* it may have failed since its calls were made */
+    if (launch->is_grouped) /* the communicator may have failed since the calls were made */
         CECL_TRY(cecl_comm_check(comm));
     if (!comm->net && cecl_launches_of(all->first, comm) == launch)
         CECL_TRY(cecl_settle_again(launch, comm));
@@ -82,12 +82,11 @@ static ceclResult_t check_launch(struct cecl_launches *all, struct cecl_launch *
 
 /* ---- telling and binding */
 
-/* Tells the peers where this rank's buffers lie. Collectives come before messages, because all ranks
- * make the collectives, and wait for each other. Once ranks have compared a call, peers rely on it even before its
+/* Tells the peers where this rank's buffers lie. After ranks have compared a call, peers rely on it even before its
  * places are published. */
 static ceclResult_t tell_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
-    /* restarts the time, because comparing the calls may have waited for peers */
+    /* restarts the time limit, because comparing calls may have waited for peers */
     cecl_launch_bound_waits(launch);
     if (launch->kind == CECL_LAUNCH_MESSAGES)
         return cecl_messages_post(launch, all->first == launch && !launch->next);
@@ -101,8 +100,7 @@ static ceclResult_t tell_launch(struct cecl_launches *all, struct cecl_launch *l
     return result;
 }
 
-/* Learns where the peers' buffers lie, and gives the launch a program. The program of messages is made when they are
- * issued. */
+/* Learns where the peers' buffers lie, and gives the launch a program. Messages get theirs when they are issued. */
 static ceclResult_t prepare_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     launch->comm->launcher->making = launch;
@@ -115,7 +113,7 @@ static ceclResult_t prepare_launch(struct cecl_launches *all, struct cecl_launch
 
 /* ---- issuing */
 
-/* Notes which windows of this rank and of peers the launch uses. */
+/* Notes until which value of `done` the launch uses its windows and imports. */
 static void note_use(const struct cecl_launch *launch, const struct cecl_imports *imports)
 {
     ceclComm_t comm = launch->comm;
@@ -127,8 +125,9 @@ static void note_use(const struct cecl_launch *launch, const struct cecl_imports
     cecl_imports_used(&comm->registry, imports, target);
 }
 
-/* Enqueues a program, or adds it to the graph that holds the launch; NULL: there is none. If only a part can be
- * enqueued, the launch is owed, so the communicator fails: peers wait for signals that will not come. */
+/* Enqueues a program, or adds it to the graph that captures the launch. program NULL: there is nothing to enqueue. If
+ * only a part can be enqueued, peers wait for signals that will not come; so the launch is owed, and the communicator
+ * fails. */
 static ceclResult_t run_program(struct cecl_launch *launch, const struct cecl_bound *program,
                                 const struct cecl_imports *imports)
 {
@@ -140,7 +139,7 @@ static ceclResult_t run_program(struct cecl_launch *launch, const struct cecl_bo
             cecl_engine_run(&comm->engine, program, launch->stream, &launch->capture, &started);
     if (launch->is_captured) {
         cecl_registry_made(&comm->registry);
-        if (result == ceclSuccess || started) /* the watchdog looks after such a graph */
+        if (result == ceclSuccess || started) /* from now on the watchdog watches replays */
             atomic_store(&comm->last_captured, cecl_comm_last_call(comm));
     } else if (program) {
         note_use(launch, imports);
@@ -150,7 +149,7 @@ static ceclResult_t run_program(struct cecl_launch *launch, const struct cecl_bo
     return result;
 }
 
-/* Copies blocks between private memory and bounce buffers of this rank, by launches of their own. */
+/* Enqueues the launches of `list`, which copy between private memory and bounce buffers of this rank. */
 static ceclResult_t run_carried(struct cecl_launch *list)
 {
     for (struct cecl_launch *launch = list; launch; launch = launch->next) {
@@ -165,9 +164,8 @@ static ceclResult_t run_carried(struct cecl_launch *list)
     return ceclSuccess;
 }
 
-/* Issues collectives before messages, on all ranks. Otherwise rank A could wait in a message for
- * rank B while B waits in a collective for A, because the two ranks of a message may have it in
- * different groups. */
+/* Enqueues a launch. The list has collectives before messages, on all ranks: two ranks may have the same message in
+ * different groups, so rank A could otherwise wait in a message for rank B while B waits in a collective for A. */
 static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -190,8 +188,8 @@ static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *
 
 /* ---- leading launches */
 
-/* Asks the peers where a lone call's blocks belong, or tells them that this rank refuses the call: either all
- * ranks go on, or all refuse. Peers rely on the launch from then on. */
+/* For ceclAlltoAllv: asks the peers where this rank's blocks belong, or tells them that this rank refuses the call.
+ * Either all ranks go on, and then peers rely on the launch, or all refuse. */
 static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -199,12 +197,12 @@ static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_laun
     const struct cecl_call refused = {.op = all->op};
     const bool is_refused = all->failed != ceclSuccess;
     ceclResult_t result = all->failed;
-    if (!comm->config.check) { /* ranks that compare calls know already */
+    if (!comm->config.check) { /* ranks that compare calls have already exchanged this */
         CECL_NVTX_RANGE(comm->has_ranges, all->op->asks_places);
         result = cecl_exchange_call(comm, is_refused ? &refused : &launch->calls[0],
                                     cecl_launches_failure(all, comm));
     } else if (!is_refused)
-        result = cecl_comm_async(comm); /* after a failure they have not compared */
+        result = cecl_comm_async(comm); /* if the communicator has failed, they have not */
     CECL_TRY(result);
     cecl_exchanged_places(comm, &launch->calls[0], comm->launcher->layout);
     struct cecl_call derived = launch->calls[0];
@@ -215,7 +213,7 @@ static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_laun
     return ceclSuccess;
 }
 
-/* Gives up all launches. Peers may know of all launches, of some launches, or of none. */
+/* Gives up all launches, whether or not peers know of them. Returns the error of the public call. */
 static ceclResult_t give_up_all(const struct cecl_launches *all)
 {
     ceclResult_t result = all->failed;
@@ -226,9 +224,9 @@ static ceclResult_t give_up_all(const struct cecl_launches *all)
     return all->first && !all->first->is_grouped ? result : cecl_fail_with(all->failed, all->words);
 }
 
-/* The steps, in order. Everything that can be refused is checked before peers learn of a launch, and before
- * anything is enqueued. The places of all launches are published before any launch waits for its peers. Calls
- * that NCCL carries take only the first step here. */
+/* The steps, in order. What can be refused is checked before peers learn of a launch, and before anything is enqueued.
+ * The places of all launches are published before any launch waits for its peers. Of these steps, calls that NCCL makes
+ * take only the first. */
 static ceclResult_t (*const steps[])(struct cecl_launches *all, struct cecl_launch *launch) = {
     check_launch, tell_launch, prepare_launch, issue_launch};
 
@@ -242,7 +240,7 @@ ceclResult_t cecl_launches_make(struct cecl_launches *all)
                 (launch->comm->net && steps[s] != check_launch))
                 continue;
             const ceclResult_t result = steps[s](all, launch);
-            if (result != ceclSuccess) /* decides what the failure means for the communicator */
+            if (result != ceclSuccess) /* fails the communicator if peers rely on the launch */
                 (void)!cecl_launches_note(all, launch->comm, cecl_launch_give_up(launch, result));
         }
         if (steps[s] == check_launch) {

@@ -17,14 +17,14 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
     return cecl_role_of(call) == CECL_SENDER ? call->send : call->recv;
 }
 
-/* Whether peers must reach the message's memory and cannot. In a captured message only the sender copies. */
+/* Whether the peer must reach this rank's buffer but cannot. The sender of a captured message copies the bytes. */
 static bool needs_bounce(const struct cecl_call *call)
 {
     return call->bytes > 0 && !(call->captured && cecl_role_of(call) == CECL_SENDER) &&
            cecl_buffer_is_private(buffer_of(call));
 }
 
-/* Collects the messages with peers. */
+/* Lists the launch's messages with peers, without those of this rank to itself. */
 static ceclResult_t collect_messages(struct cecl_launch *launch)
 {
     launch->nmessages = 0;
@@ -56,8 +56,8 @@ static ceclResult_t note_own(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* If this rank came first to a message, the peer moves the bytes. So this rank copies private memory to the
- * bounce buffer before the group (a send), or from the bounce buffer after the group (a receive). */
+/* If this rank came first to a message, the peer moves the bytes. So if the buffer is private, this rank copies it to
+ * the bounce buffer before the group (a send), or copies the bounce buffer to it after the group (a receive). */
 static ceclResult_t note_private(struct cecl_launch *launch, const struct cecl_pair_place *place)
 {
     struct cecl_leases *leases = &launch->leases;
@@ -68,9 +68,9 @@ static ceclResult_t note_private(struct cecl_launch *launch, const struct cecl_p
                : cecl_carry_note(launch, &leases->after, place->call, place->posted, place->here);
 }
 
-/* Checks that the posts of a message have equal numbers of bytes, and that a graph captures both or neither. The rank
- * that comes second makes this check, or both ranks if they capture the message. If the posts differ, the communicator
- * fails, so that the peers learn of it. */
+/* Checks that the two posts of a message have equal numbers of bytes, and that graphs capture both ends or neither. The
+ * rank that comes second makes this check, or both ranks if they capture the message. An error fails the communicator,
+ * so the peer learns of it. */
 static ceclResult_t check_same(const struct cecl_call *call, uint64_t number,
                                const struct cecl_post *theirs)
 {
@@ -125,13 +125,13 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
     return launch->is_captured ? ceclSuccess : cecl_messages_learn(launch, index, &theirs);
 }
 
-/* One GPU's copy engines move 8 MiB in both directions in 44 us, two GPUs' copy engines in 22 us. So a wait for
- * the receivers costs the host no more than the GPUs gain. */
+/* Bytes in each direction from which on a group waits for its receivers. One GPU's copy engines move 8 MiB in both
+ * directions in 44 us, two GPUs' in 22 us, so the host waits no longer than the GPUs gain. */
 #define MUCH_CUDA (8u << 20)
 #define MUCH_HOST (64u << 10)
 
-/* Whether the group both sends and receives much data. If one rank moved all data between two ranks, its
- * copy engines would work for both directions, and the peer's copy engines would be idle. */
+/* Whether the group both sends and receives much data. If one rank moved the data of both directions, the peer's copy
+ * engines would be idle meanwhile. */
 static bool exchanges_much(const struct cecl_launch *launch)
 {
     const uint64_t least = launch->comm->dev->kind == CECL_KIND_HOST ? MUCH_HOST : MUCH_CUDA;
@@ -148,8 +148,8 @@ static bool has_receiver(ceclComm_t comm, int peer)
            cecl_posts_came(&comm->launcher->messenger.posts, CECL_SENDER, peer, sent);
 }
 
-/* Waits for a short time until the peers have posted their receives from this rank. This rank has already
- * posted its own receives. If all ranks come in time, each rank comes second to the messages that it sends. */
+/* Waits for a short time until the peers have posted their receives from this rank. This rank has posted its own
+ * receives before. If all ranks come in time, each rank comes second to the messages that it sends. */
 static void wait_for_receivers(ceclComm_t comm)
 {
     const int64_t end =
@@ -174,7 +174,7 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
     messenger->group =
         launch->is_captured ? cecl_posts_ticket(&messenger->posts) : ++messenger->groups;
     launch->is_owed = true;
-    /* goes on after an error, because peers count on the other messages; receives come first */
+    /* posts receives first, and goes on after an error, because peers count on the other messages */
     for (int role = CECL_RECEIVER; role >= CECL_SENDER; role--) {
         if (role == CECL_SENDER && may_wait && !launch->is_captured && exchanges_much(launch))
             wait_for_receivers(launch->comm);
@@ -192,8 +192,7 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
 
 /* ---- binding */
 
-/* Finds the addresses of the bytes that this rank moves. New memory of a peer may have to be imported
- * first. */
+/* Finds the addresses of the bytes that this rank moves. Waits until new memory of the peer is imported. */
 static ceclResult_t find_ends(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
@@ -208,7 +207,7 @@ static ceclResult_t find_ends(struct cecl_launch *launch, uint32_t index)
     return cecl_imports_add(&comm->registry, message->peer, place->there.window, &launch->imports);
 }
 
-/* The peers' memory stays open only until the communicator enqueues its next launch, so addresses are found last. */
+/* Finds addresses last, because peers' memory stays open only until the communicator enqueues its next launch. */
 ceclResult_t cecl_messages_bind(struct cecl_launch *launch, const struct cecl_bound **program)
 {
     ceclComm_t comm = launch->comm;

@@ -1,50 +1,47 @@
 /* Messages between two ranks: ceclSend and ceclRecv.
  *
- * Only two ranks take part in a message, so messages differ from collectives: ranks do not compare the call
- * with all peers, and no epoch counts it. The messages of a group, or a lone message, are a launch with its
- * own steps:
+ * Only two ranks take part in a message. So, unlike a collective, it is not compared with the calls of all peers, and
+ * it advances no epoch. A lone message, or the messages of a group, are a launch with steps of their own:
  *
- *     check   Checks everything that can be refused. Waits only while a peer has no room for the messages,
- *             because it is hundreds of messages behind.
- *     post    Tells the peers where the buffers lie (alloc/posts.h). From here on peers rely on the
- *             messages. For each message it turns out which rank came second.
- *     meet    If a graph captures the messages: waits until their peers have posted, so that both ranks know all
- *             about them (messages_captured.c). The sender moves the bytes.
- *     bind    The rank that came second waits for memory of the peer that is still being imported. This rank's part
- *             is lowered (ce/lower_messages.c).
+ *     check   Makes all checks that may refuse a message. Waits only while a peer has no room for the
+ *             messages, because it is hundreds of messages behind.
+ *     post    Tells the peers where the buffers lie (alloc/posts.h), and finds out for each message which
+ *             rank came second. From here on peers rely on the messages.
+ *     meet    Only if a graph captures the messages: waits until the peers have posted, so that both ranks
+ *             know both buffers (messages_captured.c). The sender moves the bytes.
+ *     bind    If this rank came second to a message, waits until the peer's buffer is imported. Lowers this
+ *             rank's part (ce/lower_messages.c).
  *
- * The step `post` does not wait long. A group that sends and receives much data posts its receives, waits
- * some microseconds until the peers have done the same, and then posts its sends. If all ranks come in time,
- * each rank comes second to the messages that it sends, so the copy engines of both ranks share the work.
+ * The step `post` does not wait long. A rank that sends and receives much data in a group posts its receives, waits
+ * some microseconds for those of its peers, and then posts its sends. If all ranks come in time, each rank comes second
+ * to the messages that it sends, so the copy engines of both ranks share the work.
  *
- * If the rank that came first has private memory, that rank gives the peer a bounce buffer. Messages of a
- * rank to itself are copies within the rank, made in the same way as the copies for private memory
- * (carry.c). */
+ * If the rank that came first has private memory, it gives the peer a bounce buffer. A message of a rank to itself is a
+ * copy within the rank, like the copies between private memory and bounce buffers (carry.c). */
 #ifndef CECL_LAUNCH_MESSAGES_H
 #define CECL_LAUNCH_MESSAGES_H
 
 #include "launch/launcher.h"
 
-/* Opens the posts and the counters of messages. Used by cecl_launcher_open. */
+/* Opens the posts and the counters of messages. For cecl_launcher_open. */
 ceclResult_t cecl_messenger_open(ceclComm_t comm);
-/* Closes them. A zeroed messenger may be closed, too. No work may be pending. */
+/* Closes them, also if they were never opened. No work may be pending. */
 void cecl_messenger_close(ceclComm_t comm);
 
-/* Refuses messages that this rank must not send or receive. */
+/* The step `check` (see above). */
 ceclResult_t cecl_messages_check(struct cecl_launch *launch);
-/* Posts messages that passed the check.
+/* The step `post`.
  *
- * may_wait  false: does not wait for peers, because the places of other launches of the group are not
+ * may_wait  false: does not wait for the peers' receives, because the places of the group's other launches are not
  *           published yet, or because the host waits for late ranks at the group's collectives. */
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait);
-/* Waits until the peers have posted these captured messages, for CECL_TIMEOUT_MS at most. */
+/* The step `meet`. Waits for CECL_TIMEOUT_MS at most. */
 ceclResult_t cecl_messages_meet(struct cecl_launch *launch);
-/* Makes the program, once for this launch. Waits for memory of peers that is still being imported. *program: [out] NULL
- * if there are only messages to this rank itself, which are copies within it. */
+/* The step `bind`. *program: [out] NULL if this rank has only messages to itself. */
 ceclResult_t cecl_messages_bind(struct cecl_launch *launch, const struct cecl_bound **program);
 
-/* Adds messages to the explanation of a group, and notes the copies between private memory and bounce
- * buffers. */
+/* Adds the messages to the explanation of a group. Lists in launch->leases.before the copies of messages to this rank
+ * itself. */
 ceclResult_t cecl_messages_explain(struct cecl_launch *launch, ceclExplanation_t *explanation);
 
 /* -- shared by the checks of messages and their posting -- */
@@ -67,20 +64,20 @@ static inline uint32_t *cecl_count_with(ceclComm_t comm, enum cecl_role role, in
 /* Reads the peer's post of message `index`, and checks it. */
 ceclResult_t cecl_messages_learn(struct cecl_launch *launch, uint32_t index,
                                  const struct cecl_post *theirs);
-/* Gives the values of captured messages: messages_captured.c. */
+/* Fills in the cells' values of captured messages (messages_captured.c). */
 void cecl_messages_capture(struct cecl_launch *launch);
 
-/* Counts the messages of a launch, by role and peer. Refuses more messages with one peer than a ring holds, or than a
- * captured group may have. */
+/* Counts the messages of a launch, by role and peer. Refuses more messages with one peer than its ring of posts holds;
+ * if they are captured, also more than CECL_HANDED. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch);
-/* Requires that each message of a rank to itself is sent and received in one group, with equally many bytes. */
+/* Requires that each message of this rank to itself is sent and received in the same group, with equally many bytes. */
 ceclResult_t cecl_check_own(const struct cecl_launch *launch);
 
-/* The send and the receive of the next message from this rank to itself. The function returns false if
- * there is no further message. */
+/* The send and the receive of a message from this rank to itself. cecl_next_own_message finds the next one, or returns
+ * false. */
 struct cecl_own_message {
     const struct cecl_call *from, *to;
-    uint32_t sent, received; /* where the search for the next message goes on */
+    uint32_t sent, received; /* indices of the calls where the search goes on */
 };
 bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_message *own);
 

@@ -1,4 +1,4 @@
-/* Messages that graphs capture: both ranks capture each message, and wait for each other meanwhile. */
+/* Messages that graphs capture. Both ranks capture each message, and wait for each other during the capture. */
 #include <sched.h>
 
 #include "flags/awaited.h"
@@ -30,7 +30,7 @@ static ceclResult_t say_missing(ceclComm_t comm, const struct cecl_message *m, b
                   waits ? ", but waits for another message with this rank" : ""));
 }
 
-/* First asks whether the peer has left, then looks for the peer's post, because a peer may post and then leave. */
+/* Asks first whether the peer has left, then looks for its post: a peer that posts and then leaves has come. */
 static ceclResult_t meet_one(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;
@@ -61,7 +61,7 @@ ceclResult_t cecl_messages_meet(struct cecl_launch *launch)
 
 /* ---- capturing */
 
-/* Gives the values of a message's three pairs: see struct cecl_message. */
+/* Fills in the values of a message's three pairs of cells: see struct cecl_message. */
 static void give_values(ceclComm_t comm, struct cecl_message *m, uint32_t first)
 {
     const int word = (int)(m->number % CECL_HANDED);

@@ -35,8 +35,8 @@ void cecl_messenger_close(ceclComm_t comm)
 
 /* ---- checking */
 
-/* Refuses a launch that has more messages with a peer than a ring has slots, because the peer may take no
- * message before this rank has posted all of them. The captured messages of a group must have different words. */
+/* Refuses a launch with more messages with a peer than a ring has slots: the peer may take no message before this rank
+ * has posted all of them. Each captured message of a group needs a word of its own, and there are CECL_HANDED. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -63,8 +63,7 @@ ceclResult_t cecl_check_counts(const struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* The next message, from *at on, that this rank sends to itself or receives from itself; NULL: there is
- * none. */
+/* The next call, from index *at on, that sends to this rank itself or receives from it; NULL: there is none. */
 static const struct cecl_call *next_own(const struct cecl_launch *launch, enum cecl_role role,
                                         uint32_t *at)
 {
@@ -83,8 +82,8 @@ bool cecl_next_own_message(const struct cecl_launch *launch, struct cecl_own_mes
     return own->from && own->to;
 }
 
-/* Requires that messages of a rank to itself are sent and received in one group, because a stream
- * cannot wait for itself. */
+/* Requires that messages of this rank to itself are sent and received in the same group: outside a group the stream
+ * would wait for its own later call. */
 ceclResult_t cecl_check_own(const struct cecl_launch *launch)
 {
     struct cecl_own_message own = {0};
@@ -142,7 +141,7 @@ static ceclResult_t make_lanes(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Lists the peers that have no room for the messages. Returns whether all have room. */
+/* Lists in `full` the peers whose rings have no room for the messages. Returns whether there are none. */
 static bool have_room(ceclComm_t comm, struct cecl_rank_list *full)
 {
     full->count = 0;
@@ -159,8 +158,7 @@ static bool have_room(ceclComm_t comm, struct cecl_rank_list *full)
     return full->count == 0;
 }
 
-/* Waits while a peer has no room for the messages, because the peer has not made its own calls for this
- * rank's last messages. */
+/* Waits while a peer has no room for the messages: it has not made its own calls for this rank's last messages yet. */
 static ceclResult_t wait_for_room(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

@@ -13,7 +13,7 @@
 struct making {
     ceclComm_t comm;
     const struct cecl_one_sided_args *args;
-    uint32_t ngiven; /* how many pairs of a slot and a value are given so far */
+    uint32_t ngiven; /* how many pairs (slot, value) launcher->once.given has so far */
     uint64_t bytes;
     struct cecl_line_at at;
     struct cecl_one_sided call;
@@ -53,11 +53,10 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
                            CECL_SIGNALS - 1);
 }
 
-/* words are compared modulo 2^32, so waits must not be far ahead of the signals */
+/* words are compared modulo 2^32, so this many awaited signals may be missing at most */
 #define AHEAD_MOST (1u << 30)
 
-/* Several entries of a call may await the same signal. `sum`: [in, out] how many signals the entries so far
- * await in total. */
+/* Several entries of `waits` may await the same signal. `sum`: [in, out] how many signals all entries so far await. */
 static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i, uint64_t *sum)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -91,7 +90,7 @@ static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_arg
     return ceclSuccess;
 }
 
-/* Refuses a call if its peer has left, because the peer's memory may be gone. */
+/* If the peer has left, its memory may be gone: refuses the call. */
 static ceclResult_t check_is_there(ceclComm_t comm, int peer)
 {
     if (peer == comm->rank || !cecl_mesh_left(comm->mesh, peer))
@@ -100,7 +99,7 @@ static ceclResult_t check_is_there(ceclComm_t comm, int peer)
         comm, cecl_fail(ceclRemoteError, CECL_COMM_HAS_LEFT("a one-sided call needs it"), peer));
 }
 
-/* Checks that the bytes lie within the memory that the peer shares. */
+/* Checks that the bytes lie within the memory that the peer shares, and that the peer still has that memory. */
 static ceclResult_t check_range(const struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
@@ -120,8 +119,8 @@ static ceclResult_t check_range(const struct making *making)
                : ceclSuccess;
 }
 
-/* Checks the memory of both ranks, because the peer's host makes no call that could check its own. Memory of the
- * pool is not checked, because it can neither go nor become shorter. */
+/* Checks the memory of both ranks, because the peer's host makes no call that could check it. Memory of the pool needs
+ * no check: it is not unmapped while the communicator lives. */
 static ceclResult_t check_memory(ceclComm_t comm, const struct making *making)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
@@ -150,7 +149,7 @@ static ceclResult_t check_memory(ceclComm_t comm, const struct making *making)
     return ops->check_uses && count > 0 ? ops->check_uses(comm->dev, uses, count) : ceclSuccess;
 }
 
-/* Refuses a copy within one GPU if no SM is allowed: with today's drivers such a copy needs an SM. */
+/* Refuses a copy within one GPU without CECL_SM_ALLOW: with today's drivers such a copy needs an SM. */
 static ceclResult_t check_policy(ceclComm_t comm, int peer)
 {
     if (peer != comm->rank || comm->options.sm_policy == CECL_SM_ALLOW)
@@ -194,9 +193,9 @@ static ceclResult_t check_args(ceclComm_t comm, struct making *making)
     return check_is_there(comm, args->peer);
 }
 
-/* ---- describing: which slots, and which values */
+/* ---- describing: slots and values of the call's signals and waits */
 
-/* A signal or a wait: the counter, which of its slots, and the value. */
+/* Gives slot `slot` of a counter and a value for a signal or a wait of the plan. */
 static struct cecl_counted give_value(struct making *making, uint32_t counter, uint32_t slot,
                                       uint32_t value)
 {
@@ -212,7 +211,7 @@ static struct cecl_counted give_line(struct making *making, struct cecl_line_at 
     return give_value(making, CECL_COUNTER_LINE, at.line, cecl_line_value(at));
 }
 
-/* The step that waits for call `last`. No step is needed if that call is on the same line, or is done. */
+/* A wait for call `last`; zeroed if no wait is needed, because that call is on the same line or done. */
 static struct cecl_counted behind(struct making *making, struct cecl_line_at last)
 {
     const struct cecl_flags *flags = &making->comm->engine.flags;
@@ -238,14 +237,14 @@ static void describe_sent(struct making *making)
     making->call.sent = &making->sent;
 }
 
-/* The index of the word for which wait i of the call waits. */
+/* The index of the word that entry i of `waits` awaits. */
 static uint32_t awaited_of(const struct making *making, int i)
 {
     const ceclSignalWait_t *wait = &making->args->waits[i];
     return cecl_awaited_at(&making->comm->engine.flags, CECL_ROW_SIGNAL + wait->signal, wait->peer);
 }
 
-/* Writes the awaited values before the wait is enqueued, because the watchdog ends waits only up to the
+/* Writes the awaited values before the waits are enqueued, because after a failure the watchdog ends waits up to the
  * values that it finds. */
 static void describe_waits(struct making *making)
 {
@@ -281,7 +280,7 @@ static void describe_call(struct making *making, uint64_t stream_id)
     making->call.done = give_line(making, making->at);
 }
 
-/* Undoes `describe_call`, if nothing was enqueued. */
+/* Undoes describe_call(). Nothing may be enqueued yet. */
 static void roll_back(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;
@@ -307,9 +306,9 @@ static void commit_call(struct making *making)
 
 /* ---- issuing */
 
-/* Ends a call that was enqueued only in part. Behind that part the stream writes that the call is done, so
- * that its memory can be given back. If even this write cannot be enqueued, the call counts as pending for
- * ever and keeps its memory. */
+/* Ends a call that was enqueued only in part: behind that part the stream marks the call as done, so that its memory
+ * can be given back. If even this write cannot be enqueued, the call counts as pending for ever and keeps its
+ * memory. */
 static void end_what_began(const struct making *making, ceclStream_t work)
 {
     const struct cecl_flags *flags = &making->comm->engine.flags;
@@ -353,8 +352,8 @@ static ceclResult_t issue_call(struct making *making, ceclStream_t work)
     return cecl_comm_break(making->comm, cecl_fail_with(result, words));
 }
 
-/* Makes room for what is given: three pairs of a slot and a value for each wait (after, reached, signal), and four for
- * the call (line, after, signal, done). */
+/* Makes room for pairs (slot, value): three for each wait (after, reached, signal), four for the call (line, after,
+ * signal, done). */
 static ceclResult_t reserve_values(struct cecl_launcher *launcher, uint32_t nwaits)
 {
     struct cecl_one_sided_room *room = &launcher->one_sided;

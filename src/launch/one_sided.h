@@ -1,9 +1,9 @@
 /* One-sided calls: copies to and from windows that ranks share, signals, and waits for signals.
  *
- * A one-sided call is not a launch. Only the call's stream orders it among other calls. Peers are not told
- * of the call, and no peer's host takes part in it. The call is lowered, bound and issued at once. Each
- * stream has a line, a word that counts the stream's calls that are done (flags/lines.c). The call is
- * pending until that word has counted it. */
+ * A one-sided call is not a launch. Only its stream orders it among other calls. This rank tells peers nothing about
+ * it, and no peer's host takes part in it. It is lowered, bound and issued at once. Each stream has a line, a word that
+ * counts the stream's one-sided calls that are done (flags/lines.c). A call is pending until this word has counted
+ * it. */
 #ifndef CECL_LAUNCH_ONE_SIDED_H
 #define CECL_LAUNCH_ONE_SIDED_H
 
@@ -19,11 +19,11 @@ struct cecl_share_part {
     uint64_t bytes; /* 0: the rank shares no memory */
     char *address;  /* the address at which this rank reaches that memory */
     struct cecl_imports
-        imports; /* imports of a peer's registered memory; held until the window ends */
+        imports; /* imports of a peer's registered memory; held until the window is freed */
 };
 
-/* A window that ranks share. Freed handles are kept for new windows, and their memory is never freed, so that
- * the use of a freed handle can be refused. */
+/* A window that ranks share. Freed handles are kept for new windows, and this struct is never freed, so that calls can
+ * refuse a freed handle. */
 struct ceclWindow {
     struct cecl_handle handle;
     uint32_t magic;
@@ -32,15 +32,14 @@ struct ceclWindow {
     struct cecl_share_part *parts; /* [nranks] */
     /* registration of this rank's memory; NULL: this rank shares no memory */
     ceclRegistration_t registration;
-    uint64_t used
-        [CECL_LINES]; /* the last call of each line that copies to or from the window; 0: none */
-    struct ceclWindow *next; /* in the communicator's list */
+    uint64_t used[CECL_LINES]; /* by line: the last call that uses the window; 0: none */
+    struct ceclWindow *next;   /* in the communicator's list */
 };
 
-/* The state that one-sided calls need. A part of the launcher. */
+/* A communicator's state for one-sided calls, a part of its launcher. */
 struct cecl_one_sided_room {
     ceclWindow_t windows;                /* a list */
-    uint32_t nwindows;                   /* windows shared so far */
+    uint32_t nwindows;                   /* how many windows were shared so far */
     struct cecl_one_sided_signal *waits; /* [waits_room] */
     uint32_t waits_room;
 };

@@ -1,6 +1,5 @@
-/* The table of public calls, and the table of their families. Only this file connects a call's name with
- * the call's blocks, and a family with the functions that choose a way for its calls and lower them.
- * CONTRIBUTING.md says how to add a collective. */
+/* The table of public calls: what distinguishes each collective. The table of their families: the functions that choose
+ * a way for a family's calls, and lower them. CONTRIBUTING.md says how to add a collective. */
 #include "ce/lower.h"
 #include "plan/block.h"
 #include "plan/describe.h"

@@ -1,4 +1,4 @@
-/* The program of a launch: a kept one, or a new one. This file does not know what a collective does. */
+/* Finds a kept program for a launch, or makes a new one. This file does not know what a collective does. */
 #include "launch/steps.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "util/grow.h"
 #include "util/log.h"
 
-/* Whether cecl_call_is_outside differs between ranks. */
+/* Whether some ranks are outside (cecl_call_is_outside) and others are not. */
 static bool some_differ(const struct cecl_part *part)
 {
     for (int r = 0; part->outside && r < part->call.nranks; r++)
@@ -20,7 +20,7 @@ static bool some_differ(const struct cecl_part *part)
     return false;
 }
 
-/* What the communicator lends to every call. */
+/* What the communicator gives to each of its calls. */
 static struct cecl_means means_of(ceclComm_t comm)
 {
     return (struct cecl_means){.tuning = &comm->tuning,
@@ -34,8 +34,8 @@ static struct cecl_means means_of(ceclComm_t comm)
                                .shares_gpu = comm->shares_gpu};
 }
 
-/* A call with its way, and with what the communicator lends to it. `index`: the call's index among the
- * calls that are carried out as one. `told`: what ranks told each other about these calls. */
+/* A call with its way, and with what the communicator gives to it. `index`: the call's index in its launch. `told`:
+ * what ranks told each other about the launch. */
 static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                                 const struct cecl_told *told, uint32_t index)
 {
@@ -46,7 +46,7 @@ static struct cecl_part part_of(ceclComm_t comm, const struct cecl_call *call,
                              .earlier = told->earlier,
                              .send_at = told->nsend_at > 0 ? told->send_at + at : NULL,
                              .outside = told->noutside > 0 ? told->outside + bits : NULL};
-    if (call->captured) { /* the kernel chooses the half when the call runs */
+    if (call->captured) { /* the kernel chooses the half of the slots when the call runs */
         part.means.slots_offset = comm->engine.captured_slots_offset;
         part.means.half = 0;
     }
@@ -118,7 +118,7 @@ static bool has_calls_of(const struct cecl_launch *kept, const struct cecl_launc
     return true;
 }
 
-/* The first kept launch, at or after `way` of its set, that has the same calls; CECL_KEPT_WAYS: there is none. */
+/* Index of the set's first kept launch, from `way` on, that has equal calls; CECL_KEPT_WAYS: there is none. */
 static int next_like(const struct cecl_launch *launch, int way)
 {
     struct cecl_launch *const *set = set_of(launch);
@@ -142,8 +142,8 @@ static bool was_told_as(const struct cecl_told *a, const struct cecl_told *b)
            are_equal(a->outside, b->outside, b->noutside * sizeof(*b->outside));
 }
 
-/* The kept launch that has equal calls and for which ranks told each other equal things. The peers' memory that its
- * program uses stays open while the call is made. */
+/* The kept launch that has equal calls, and about which ranks told each other the same. Keeps the peers' memory that
+ * its program uses open while the call is made. */
 static struct cecl_launch *kept_for(const struct cecl_launch *launch)
 {
     struct cecl_launch *const *set = set_of(launch);
@@ -154,7 +154,7 @@ static struct cecl_launch *kept_for(const struct cecl_launch *launch)
     return NULL;
 }
 
-/* Keeps a launch that has a program. May drop another kept launch. */
+/* Keeps a launch that has a program; in a full set, instead of another one. */
 static void keep_launch(struct cecl_launch *launch)
 {
     struct cecl_launch **set = set_of(launch), **place = NULL;
@@ -162,7 +162,7 @@ static void keep_launch(struct cecl_launch *launch)
     for (int w = 0; w < CECL_KEPT_WAYS && !place; w++)
         if (!set[w])
             place = &set[w];
-    /* does not replace a launch whose program is about to run */
+    /* not a launch whose program is about to run */
     for (int w = 0; w < CECL_KEPT_WAYS && !place; w++) {
         struct cecl_launch **next = &set[(*victim)++ % CECL_KEPT_WAYS];
         if ((*next)->users == 0)
@@ -174,7 +174,7 @@ static void keep_launch(struct cecl_launch *launch)
         (*place)->is_kept = false;
         cecl_launch_drop(*place);
     } else if (!cecl_launch_spare(launch->comm)) {
-        return; /* the store needs a new launch, so that the next lone call finds one there */
+        return; /* a kept launch leaves the store, so the store needs a new one for the next lone call */
     }
     *place = launch;
     launch->is_kept = true;
@@ -186,8 +186,8 @@ static uint64_t generation_of(ceclComm_t comm)
     return comm->pool.generation + comm->registry.changes;
 }
 
-/* For calls with bounce buffers: whether the program gave the same recvbuffs. The calls of a group may have
- * equal bounce buffers, and yet overlap in the program's buffers. */
+/* Whether the program's recvbuffs are the same, if the calls have bounce buffers instead: calls with the same bounce
+ * buffers may overlap in the program's buffers. */
 static bool carries_to_same(const struct cecl_launch *kept, const struct cecl_launch *launch)
 {
     for (uint32_t i = 0; i < launch->nfull; i++)
@@ -221,7 +221,8 @@ void cecl_kept_checked(struct cecl_launch *launch)
 
 /* ---- the program of a launch */
 
-/* Collects the peers' windows that the program uses. There are two buffers for each rank and call. */
+/* Lists the peers' windows that the program uses in launch->imports. told.buffers has two buffers for each rank and
+ * call. */
 static ceclResult_t collect_imports(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -235,9 +236,9 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     struct cecl_plan plan;
-    cecl_launch_trim(launch); /* the arrays must not move from now on */
+    cecl_launch_trim(launch); /* the program has pointers into its arrays: they must not move */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
-    /* copies within a rank have no number, because only this rank makes them */
+    /* copies within this rank get no number: no peer makes them */
     if (launch->is_captured)
         CECL_TRY(cecl_plan_capture(&plan, comm->dev->meets,
                                    launch->kind == CECL_LAUNCH_COLLECTIVES
@@ -252,7 +253,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     CECL_TRY(result);
     launch->signature = cecl_calls_signature(launch->calls, launch->nfull);
     comm->launcher->plans_made++;
-    /* without a meeting a peer may end the call, and free its memory, before this rank starts */
+    /* if ranks do not meet in the call, a peer may end it, and free memory, before this rank starts */
     return meets ? collect_imports(launch) : ceclSuccess;
 }
 

@@ -1,4 +1,4 @@
-/* How launches fail and are given up, and how long the host waits for peers. */
+/* What happens when launches fail, and how long the host waits for peers. */
 #include "launch/launcher.h"
 #include "launch/make.h"
 #include "util/clock.h"
@@ -7,7 +7,7 @@ void cecl_launches_begin(struct cecl_launches *all, const struct cecl_op *op)
 {
     all->first = NULL;
     all->op = op;
-    all->pending_ns = UINT64_MAX; /* as the communicator's threshold says */
+    all->pending_ns = UINT64_MAX; /* no limit but the communicator's threshold */
     all->failed = ceclSuccess;
     all->failed_on = NULL;
 }
@@ -51,8 +51,8 @@ ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result
 
 /* ---- waiting */
 
-/* Whether a rank has left, or has made a different call, without publishing this call. The places
- * must be checked last: the rank may have published, and only then left or made its next call. */
+/* Whether a rank has left, or has made a different call, without publishing this call. Checks the places last: a rank
+ * that has published, and only then left or made its next call, has come. */
 static bool does_not_come(const struct cecl_launch *launch, int rank)
 {
     ceclComm_t comm = launch->comm;
@@ -65,15 +65,14 @@ static int missing_from(const struct cecl_launch *launch, int rank)
     return cecl_places_missing(&launch->comm->launcher->places, &launch->places, rank);
 }
 
-/* A rank for which the host waits until the time limit; -1: there is none. The host waits that long only
- * for captured calls, because these need all ranks. */
+/* The first rank that has not published this captured call; -1: there is none, or the call is not captured. Only
+ * captured calls need all ranks, so only in them the host waits until the time limit. */
 static int awaited(const struct cecl_launch *launch)
 {
     return launch->is_captured && launch->is_open ? missing_from(launch, 0) : -1;
 }
 
-/* Returns a rank that will not come to this captured call, because it left or made another call; -1: none, or the call
- * is not captured. */
+/* The first rank that will not come to this captured call: it has left or made another call. -1: there is none. */
 static int gone_of(const struct cecl_launch *launch)
 {
     int rank = awaited(launch);
@@ -82,7 +81,7 @@ static int gone_of(const struct cecl_launch *launch)
     return rank;
 }
 
-/* Names all ranks that have not captured the call. */
+/* The error of a time limit. Names all ranks, from `missing` on, that have not captured the call. */
 static ceclResult_t say_late(const struct cecl_launch *launch, int missing)
 {
     struct cecl_rank_list late = {.count = 0};

@@ -1,4 +1,4 @@
-/* The store of launches: takes, fills and drops them. A repeated call allocates nothing here. */
+/* The store of launches: taking a launch, adding calls to it, dropping it. A repeated call allocates nothing here. */
 #include <stdlib.h>
 
 #include "launch/steps.h"
@@ -59,7 +59,7 @@ bool cecl_launch_is_left(const struct cecl_launch *launch)
     return comm->magic != CECL_COMM_MAGIC || comm->process != cecl_fork_process();
 }
 
-/* If the graph that holds the launch is gone, releases the launch. */
+/* If the graph that held the launch is gone, takes the launch out of the list of held launches. */
 static void let_go_of_graph(struct cecl_launch *launch)
 {
     struct cecl_launch **at = &launch->comm->launcher->captured;
@@ -134,8 +134,8 @@ void cecl_launch_take_returned(ceclComm_t comm)
     drop_list(&list);
 }
 
-/* Checks the stream, and finds out whether it captures a graph. An invalid stream is refused later, when the launch is
- * checked. */
+/* Finds out whether the stream captures a graph. If the stream is invalid, cecl_launch_check_stream refuses it
+ * later. */
 static void find_capture(struct cecl_launch *launch, ceclStream_t stream)
 {
     struct cecl_device *dev = launch->comm->dev;
@@ -143,8 +143,8 @@ static void find_capture(struct cecl_launch *launch, ceclStream_t stream)
     launch->is_captured = launch->is_asked && launch->capture.id != 0;
 }
 
-/* The stream of a lone call was checked when the launch was taken. The stream of a group may have
- * changed since then; if it captured the group's calls, the same capture must still go on. */
+/* A lone call's stream was checked when the launch was taken. A group's stream may have changed since then: if a graph
+ * captured it at the group's first call, the same capture must still go on. */
 ceclResult_t cecl_launch_check_stream(const struct cecl_launch *launch)
 {
     struct cecl_device *dev = launch->comm->dev;
@@ -198,7 +198,7 @@ static bool grow_calls(struct cecl_launch *launch)
     return grown;
 }
 
-/* Resizes the array of layouts. The layouts may move, so the calls get their new addresses. */
+/* Resizes the array of layouts, and gives the calls the layouts' new addresses. */
 static bool resize_layouts(struct cecl_launch *launch, size_t room)
 {
     if (!cecl_list_grow(&launch->layouts, room * sizeof(*launch->layouts)))
@@ -219,7 +219,7 @@ ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call 
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",
                          launch->ncalls + 1);
     uint32_t at = launch->ncalls++;
-    if (!cecl_call_is_empty(call)) { /* calls without effect come behind these */
+    if (!cecl_call_is_empty(call)) { /* calls that do nothing come behind these */
         if (at != launch->nfull) {
             launch->calls[at] = launch->calls[launch->nfull];
             launch->origins[at] = launch->origins[launch->nfull];
@@ -229,7 +229,7 @@ ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call 
     launch->origins[at] = (struct cecl_origin){.layout = launch->nlayouts,
                                                .changes = launch->comm->registry.changes,
                                                .number = launch->number};
-    /* if no call has a layout, there is no array, and C forbids adding even 0 to NULL */
+    /* without layouts `layouts` is NULL, and C forbids adding even 0 to NULL */
     cecl_call_copy(&launch->calls[at], call,
                    call->layout_words > 0 ? launch->layouts + launch->nlayouts : NULL);
     launch->nlayouts = words;
@@ -273,7 +273,7 @@ static bool resize_told(struct cecl_launch *launch, uint32_t room)
                          cecl_list_grow(&told->send_at, words * sizeof(*told->send_at)) &&
                          cecl_list_grow(&told->outside, outside * sizeof(*told->outside));
     if (resized || room < launch->told_room)
-        launch->told_room = room; /* some arrays may have more room */
+        launch->told_room = room; /* if only some arrays could shrink, the others have more room */
     return resized;
 }
 
@@ -285,7 +285,7 @@ ceclResult_t cecl_launch_reserve_told(struct cecl_launch *launch)
                            launch->nfull);
 }
 
-/* Saves memory. If a smaller array cannot be allocated, the larger one stays. */
+/* If a smaller array cannot be allocated, the larger one stays. */
 void cecl_launch_trim(struct cecl_launch *launch)
 {
     if (launch->room > launch->ncalls && launch->ncalls > 0 &&

@@ -1,11 +1,11 @@
-/* Ranks tell each other where the buffers of a call lie: they publish places and learn them. */
+/* Ranks tell each other where the buffers of a call lie: each publishes its places, and learns those of its peers. */
 #include "launch/steps.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A record's flags: two bits that may differ between ranks. The other bits are a signature that must be
- * equal on all ranks. OUTSIDE: the value of cecl_call_is_outside. */
+/* A record's flags have two bits that may differ between ranks. The other bits are a signature of the call, which must
+ * be equal on all ranks. OUTSIDE: cecl_call_is_outside. */
 enum { INPUT_READABLE = 1, OUTSIDE = 2 };
 static uint32_t without_bits(uint32_t flags)
 {
@@ -15,10 +15,10 @@ static uint32_t signature_of(const struct cecl_call *call, uint32_t count)
 {
     return without_bits(cecl_call_signature(call) + count * 0x9e3779b1u);
 }
-/* a record's spare words: how many bytes of recvbuff and of sendbuff peers may touch, from the start on */
+/* indices in a record's `spare`: how many bytes of recvbuff and of sendbuff peers may touch */
 enum { RECV_ROOM, SEND_ROOM };
 
-/* Whether ranks must know each other's places for this launch. Equal on all ranks. */
+/* Whether ranks must know each other's places for these calls, which are carried out as one. Equal on all ranks. */
 static bool is_told(ceclComm_t comm, const struct cecl_call *calls, uint32_t count)
 {
     if (comm->nranks == 1)
@@ -37,19 +37,19 @@ static struct cecl_buffer input_of(const struct cecl_call *call)
     return cecl_call_is_one_buffer(call) ? call->recv : call->send;
 }
 
-/* Whether each rank has its own layout, so that only the sender knows where a block lies in its sendbuff. */
+/* Whether the layout differs between ranks, so that only the sender knows where a block lies in its sendbuff. */
 static bool has_own_layout(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_OWN_LAYOUT && call->layout_words > 0;
 }
 
-/* Whether SMs of peers can read `input`. Also true if there is no input. */
+/* Whether SMs of peers can read `input`; true if the call has no input. */
 static bool is_readable(struct cecl_buffer input)
 {
     return !input.window || cecl_buffer_is_shared(input);
 }
 
-/* Fills in a record. *lent: the buffer from which peers may fetch if they come late. */
+/* Fills in a record. *lent: [out] the buffer from which late peers fetch. */
 static ceclResult_t fill_record(struct cecl_launch *launch, const struct cecl_call *call,
                                 struct cecl_place_record *record, struct cecl_buffer *lent)
 {
@@ -88,7 +88,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
     for (uint32_t i = 0; i < count; i++)
         CECL_TRY(fill_record(launch, &launch->calls[i], cecl_places_own(places, i),
                              &launch->origins[i].lent));
-    for (uint32_t i = 0; i < count; i++) /* after lending, which may have registered memory */
+    for (uint32_t i = 0; i < count; i++) /* after fill_record(), which may register */
         cecl_places_own(places, i)->version = comm->registry.posted;
     cecl_places_publish(places, count, &launch->places);
     launch->is_open = true;
@@ -98,7 +98,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
 
 /* ---- learning */
 
-/* What rank `rank` has told about a call, if this rank knows that. */
+/* The record of rank `rank` for a call. This rank must know that rank's places. */
 static const struct cecl_place_record *told_by(const struct cecl_launch *launch, uint32_t call,
                                                int rank)
 {
@@ -117,8 +117,8 @@ static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, 
                      from, to, bytes, at, buffer, owner, room, cecl_comm_hint(comm));
 }
 
-/* Checks that blocks lie within the peer's buffers, because each rank has its own counts. `fetched_at`: where
- * the block for this rank lies in the peer's sendbuff, if this rank fetches it; otherwise NULL. */
+/* Checks that blocks lie within the peer's buffers: counts may differ between ranks. `fetched_at`: where the block for
+ * this rank lies in the peer's sendbuff, if this rank fetches it; otherwise NULL. */
 static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, int peer,
                                  const struct cecl_place_record *record, const uint64_t *fetched_at)
 {
@@ -132,8 +132,8 @@ static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, 
                       : ceclSuccess;
 }
 
-/* Refuses a call that differs from the peer's, because ranks would write where they must not. If only some ranks
- * capture the call, the message says so. */
+/* Refuses a call if rank `rank` makes a different one: ranks would write to wrong places. If only one of the two ranks
+ * captures the call, the message says so. */
 static ceclResult_t check_same(const struct cecl_launch *launch, uint32_t index, int rank,
                                uint32_t flags)
 {
@@ -160,8 +160,8 @@ static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bo
     words[rank / 64] |= (uint64_t)outside << rank % 64;
 }
 
-/* Copies what this rank needs from another rank's records of all calls, because a faulty peer could change them later.
- * Sets *differ if cecl_call_is_outside differs between that rank and this rank. */
+/* Copies what this rank needs of another rank's records of all calls; the copy cannot change later, as a record of a
+ * faulty peer could. Sets *differ if one of the two ranks is outside and the other is not. */
 static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *differ)
 {
     ceclComm_t comm = launch->comm;
@@ -225,8 +225,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* Notes which inputs this rank must copy to bounce buffers, because ranks that came later must fetch these
- * inputs. */
+/* Adds copies of private inputs to bounce buffers, if some rank came later than this one: later ranks fetch them. */
 static ceclResult_t lend_inputs(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -242,11 +241,10 @@ static ceclResult_t lend_inputs(struct cecl_launch *launch)
 }
 
 #define PATIENCE_MAX_NS \
-    UINT64_C(100000000) /* the limit, because registering may have waited long for a peer */
+    UINT64_C(100000000) /* most for both functions below: registering may have waited for a peer */
 
-/* How long this rank waits for late ranks. If this rank has just registered memory, it adds the time that
- * this took to its waiting time. Peers often have new memory at the same call, and may take longer to
- * register it. */
+/* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the time that this
+ * took: peers often have new memory at the same call, and may take longer to register it. */
 static uint64_t wait_ns(ceclComm_t comm)
 {
     const uint64_t took = cecl_registry_told_ns(&comm->registry);
@@ -254,7 +252,7 @@ static uint64_t wait_ns(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
-/* How much longer this rank waits because a late call costs the GPUs that time. */
+/* How much longer this rank waits: as long as a late call would cost the GPUs. */
 static uint64_t worth_ns(const struct cecl_launch *launch)
 {
     const uint64_t each = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_LATE_WAIT_NS_PER_MIB);
@@ -264,8 +262,8 @@ static uint64_t worth_ns(const struct cecl_launch *launch)
     return ns < PATIENCE_MAX_NS ? (uint64_t)ns : PATIENCE_MAX_NS;
 }
 
-/* Whether an earlier call of this rank is pending. One-sided calls do not count, because this call does not
- * wait for them. Reads only words in memory of the host. */
+/* Whether an earlier call of this rank is pending, other than one-sided calls, for which no launch waits. Reads only
+ * words in memory of the host. */
 static bool is_pending(void *context)
 {
     ceclComm_t comm = context;
@@ -298,12 +296,12 @@ static uint32_t behind(void *context, uint64_t last)
     return 0;
 }
 
-/* Waits until all peers have come, or until those that have not come count as late. */
+/* Waits until all peers have published their places, or until the call is late. */
 static enum cecl_places_outcome meet_peers(struct cecl_launch *launch, uint64_t *pending_ns)
 {
     ceclComm_t comm = launch->comm;
     const uint64_t most = cecl_tuning_get(&comm->tuning, CECL_TUNE_LATE_PENDING_NS);
-    /* a captured call's plan is made with all ranks, because in a replay any rank may be the last */
+    /* a captured call cannot be late: in each replay another rank may come last */
     const bool all_come = launch->is_captured;
     const uint64_t wait = all_come ? CECL_PLACES_MUST_MEET : wait_ns(comm);
     struct cecl_places_patience patience = {
