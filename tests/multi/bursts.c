@@ -297,7 +297,7 @@ static void end_group(int first, int end)
 
 /* ---- one-sided calls, between the calls of some bursts */
 
-/* They have their own streams: the team's streams carry messages, which ranks may make in another order. */
+/* The one-sided calls have their own streams: the team's carry messages, which ranks may make in another order. */
 static struct {
     const struct team *team; /* NULL: this rank makes none in this burst */
     int before;              /* index of the call before which they are made */
@@ -381,7 +381,7 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
     teams_come_late(&bursts_own, 8);
     make_puts(first, end);
     mail_ahead(first);
-    if (bursts_hooks) /* waits for its streams, so no rank may have made only its own end of a message */
+    if (bursts_hooks) /* may wait for streams, so no message may lack its other end */
         bursts_hooks->aside(first, end);
     if (grouped)
         multi_ok(NULL, ceclGroupStart());

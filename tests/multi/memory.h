@@ -27,8 +27,8 @@ struct memory {
  * bytes in the same order. Other kinds are local. */
 struct memory memory_new(ceclComm_t comm, enum memory_kind kind, size_t bytes);
 
-/* Frees memory, and allocates the same size of `kind`: on the host device at the same address, on a GPU there if the
- * driver returns it again. Not for MEMORY_POOL. */
+/* Frees memory, and allocates the same size of `kind`. The address stays the same on the host device, and on a GPU if
+ * the driver returns it again. Not for MEMORY_POOL. */
 void memory_renew(ceclComm_t comm, struct memory *memory, enum memory_kind kind);
 
 /* Frees memory, which no work may use any more. Zeroed memory may be freed. Pool memory of a failed communicator stays

@@ -32,7 +32,7 @@ struct random_slot {
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
 /* Writes the expected contents of [recv, recv + bytes) to `want`. Only the input has changed since random_put. */
 void random_expect(const struct random_slot *s, unsigned char *want);
-/* For a call by splits in a group, which does not write its recvsplits. */
+/* Expects unchanged recvsplits: a call by splits does not write them if it is made in a group. */
 void random_expect_no_words(struct random_slot *s);
 /* The least sizes of random_prepare's two allocations: on rank `r`, and on any rank. */
 size_t random_bytes_sent(const struct random_call *c, int r);

@@ -161,7 +161,7 @@ static void it_is_split(struct mapped *m)
 struct change {
     void (*make)(struct mapped *m);
     const char *on_use, *else_;
-    size_t halves;  /* so many are used in calls before the change */
+    size_t halves;  /* how many halves calls use before the change */
     bool recv_only; /* a sendbuff is not refused */
 };
 #define NONE "no memory of this process, at byte"

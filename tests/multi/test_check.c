@@ -233,7 +233,7 @@ TEST(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it)
     multi_ok(NULL, ceclCommDestroy(all)); /* frees the buffers, too */
 }
 
-/* The call on the failed communicator is refused at once, because that one was revoked. */
+/* The call on the failed communicator is refused at once, because that communicator was revoked. */
 TEST(a_group_with_a_failed_communicator_names_no_rank_to_others)
 {
     ceclComm_t works = checked_comm(), failed = checked_comm();

@@ -16,7 +16,8 @@ static void random_kinds(ceclComm_t comm, enum kind last, uint64_t seed)
     }
 }
 
-/* Each direction once on one SM. If one rank's hardware has few queues, all ranks agree to keep flags on the host. */
+/* Rows try each direction once on one SM. If one rank has few hardware queues, all ranks agree to keep flags on the
+ * host. */
 static const struct {
     const char *name, *value;
     const char *beside, *beside_value; /* another setting; NULL: none */

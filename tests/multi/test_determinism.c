@@ -245,7 +245,6 @@ static void is_the_same_in_many_runs(const struct path *path, ceclDataType_t typ
     }
 }
 
-/* Bytes of a buffer that is large enough for each path. */
 static size_t room_of(const struct path *path)
 {
     const size_t all = (size_t)multi_nranks * path->bytes[1];

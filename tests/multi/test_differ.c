@@ -42,7 +42,6 @@ enum difference {
     DIFFERENCES
 };
 
-/* The odd rank's call. */
 static ceclResult_t make_odd(enum difference difference, size_t count)
 {
     switch (difference) {
@@ -70,7 +69,8 @@ static ceclResult_t make(enum difference difference, int index)
                                          : reduce(count, ceclSum);
 }
 
-/* What all ranks say about it. "%d": the odd rank. In an all-to-all, only one of two ranks knows the other one's call. */
+/* What all ranks say about each difference. "%d": the odd rank. Of two ranks in an all-to-all only one knows the
+ * other's call. */
 static const char *const words_of[DIFFERENCES][3] = {
     [OTHER_COUNT] = {"ceclAllReduce, call 6 of this communicator: ranks differ in count: ",
                      "90 on rank ", "89 on rank %d"},

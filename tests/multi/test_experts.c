@@ -324,7 +324,7 @@ TEST_BETWEEN(refused_experts_do_no_harm, set_up, tear_down)
     out_and_back(2);
 }
 
-/* On the host device. A call with the same arguments worked before, so only the memory can be wrong. */
+/* On the host device a call with the same arguments worked before, so only the memory can be wrong. */
 TEST_BETWEEN(arrays_that_lose_their_memory_are_refused, set_up, tear_down)
 {
     static const char *const names[] = {"sendsplits", "recvsplits", "experts->sendscales"};

@@ -83,8 +83,6 @@ static void watch_releases(struct trial *t)
     t->dev->ops = &t->ops;
 }
 
-/* ---- calls */
-
 enum what {
     GATHER,
     EXCHANGE,

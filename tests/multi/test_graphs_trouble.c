@@ -41,7 +41,7 @@ static ceclGraph_t captured(int calls)
     return graph;
 }
 
-/* How long ceclCommDestroy waits for graphs that are not destroyed. */
+/* Sets how long ceclCommDestroy waits for graphs that are not destroyed. */
 static void wait_for_graphs(int ms)
 {
     comm->launcher->gone_ms = ms;
@@ -158,7 +158,7 @@ TEST(a_full_launch_queue_does_not_hold_up_a_failure)
     abort_all(graph);
 }
 
-/* Whether replays succeed that go on for longer than a time limit. */
+/* Whether replays succeed if they go on for longer than the time limit. */
 static bool replays_outlast(int limit_ms)
 {
     open_all();
@@ -194,8 +194,8 @@ static void show_phase(uint32_t j)
     atomic_store((_Atomic uint32_t *)word, cecl_turns_word(j, 3, 1));
 }
 
-/* A call begins with a wait for the last phase of the peers' previous call. A rank whose graph so waits names a peer
- * that does not end its call; other ranks are not affected. */
+/* A call begins with a wait for the last phase of the peers' previous call. If a peer does not end its call, a rank
+ * whose graph waits for that names the peer; other ranks are not affected. */
 TEST(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting)
 {
     open_all();

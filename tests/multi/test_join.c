@@ -31,7 +31,6 @@ static ceclResult_t join(struct exchange *x, ceclComm_t *comm)
     return ceclCommInitOob(comm, multi_nranks, multi_rank, &oob, &config);
 }
 
-/* Number of exchanges in one join. */
 static int calls_of_a_join(void)
 {
     struct exchange x = {.fails_at = NEVER};

@@ -101,7 +101,7 @@ TEST(a_different_count_in_a_group_is_named)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* The two ranks of a message compare it without the other ranks. */
+/* The two ranks of a message compare its ends without the other ranks. */
 TEST(messages_need_no_check_of_calls)
 {
     multi_setenv("CECL_CHECK", "1");

@@ -334,8 +334,8 @@ TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, 
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* The last call needs a larger bounce buffer than the earlier calls. That is mapped where the first call's private
- * memory was, because there is the first hole that is large enough. */
+/* The last call needs a larger bounce buffer than the earlier calls. This buffer is mapped where the first call's
+ * private memory was: that is the first hole which is large enough. */
 TEST_BETWEEN(a_bounce_buffer_may_lie_where_private_memory_was, set_up_pull, tear_down)
 {
     const size_t block = (size_t)8 << 20;

@@ -117,7 +117,6 @@ TEST_BETWEEN(unequal_sizes_are_named, set_up_checked, tear_down)
     works();
 }
 
-/* The communicator fails on every rank. */
 static void expect_failure(const char *words)
 {
     (void)!ceclStreamSynchronize(comm, NULL);

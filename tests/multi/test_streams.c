@@ -9,7 +9,7 @@
 struct pair {
     ceclComm_t parent, child;
     ceclStream_t stream, other;
-    int *in, *gathered, *sums; /* memory of the parent; `sums`: of the child */
+    int *in, *gathered, *sums; /* of the parent; `sums`: of the child */
 };
 
 static struct pair p;
@@ -130,7 +130,7 @@ TEST_WITH_PAIR(a_graph_captures_calls_of_two_communicators)
     multi_ok(NULL, ceclGraphDestroy(graph));
 }
 
-/* Its calls end first, because the parent waits for all that its streams hold. */
+/* The child's calls end first, because the parent's end waits for all that its streams hold. */
 TEST_BETWEEN(a_stream_ends_with_its_maker_after_the_calls_of_others, pair_open, NULL)
 {
     int *in, *out, host[COUNT], sum;

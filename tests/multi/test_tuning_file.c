@@ -11,7 +11,6 @@ static int forget_tuning(void **state)
     return 0;
 }
 
-/* The path of an all-reduce of BLOCK bytes. */
 static void path_of_all_reduce(char path[64])
 {
     ceclComm_t comm = multi_comm(NULL);

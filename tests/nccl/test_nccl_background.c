@@ -1,7 +1,5 @@
 /* Non-blocking communicators: NCCL creates them in the background, and so does cecl. Until both are ready, the program
- * gets ncclInProgress.
- *
- * test_nccl_background CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
+ * gets ncclInProgress. Runs under CECL_NCCL=all; CECL_NCCL_PATH names the stand-in. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>

@@ -1,7 +1,6 @@
-/* Captured calls in NCCL's place, on the host device: which are served and which are passed; the results of replays;
- * graphs that not all ranks capture, or that outlive their communicator.
- *
- * test_nccl_captured [ROUNDS] CECL_NCCL_PATH names the stand-in */
+/* test_nccl_captured [ROUNDS]: captured calls in NCCL's place, on the host device: which are served and which are
+ * passed; the results of replays; graphs that not all ranks capture, or that outlive their communicator. CECL_NCCL_PATH
+ * names the stand-in. */
 #include <time.h>
 
 #include "../with_cmocka.h"

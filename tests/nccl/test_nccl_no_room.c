@@ -1,6 +1,5 @@
-/* The table has no room for a rank's communicator: the rank's call fails, and nothing leaks.
- *
- * test_nccl_no_room CECL_NCCL=all; CECL_NCCL_PATH names the stand-in */
+/* The table has no room for a rank's communicator: the rank's call fails, and nothing leaks. Runs under CECL_NCCL=all;
+ * CECL_NCCL_PATH names the stand-in. */
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/wait.h>

@@ -1,6 +1,5 @@
-/* Each function's arguments reach NCCL unchanged, in every register and on the stack, at the first call and at later calls.
- *
- * test_nccl_pass LIBRARY CECL_NCCL_PATH names the library of echo.h */
+/* test_nccl_pass LIBRARY: each function's arguments reach NCCL unchanged, in every register and on the stack, at the
+ * first call and at later calls. CECL_NCCL_PATH names the library of echo.h. */
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -158,7 +157,7 @@ int main(int argc, char **argv)
 {
     const char *real = getenv("CECL_NCCL_PATH");
     void *echo = argc == 2 && real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
-    setenv("CECL_NCCL_STATS", "0", 1); /* counting would make calls of its own */
+    setenv("CECL_NCCL_STATS", "0", 1); /* to count calls, the library makes some of its own */
     ours = echo ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!ours) {
         print_error("test_nccl_pass LIBRARY, and CECL_NCCL_PATH: %s\n", dlerror());

@@ -1,7 +1,5 @@
 /* Calls that cecl serves in NCCL's place, on the host device: results; calls that are passed instead; communicators
- * that cannot be created, that are split or aborted, or that lose a rank.
- *
- * test_nccl_serve CECL_NCCL_PATH names the stand-in */
+ * that cannot be created, that are split or aborted, or that lose a rank. CECL_NCCL_PATH names the stand-in. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -290,7 +288,7 @@ static bool split_by_host(struct rank *r)
            ncclCommDestroy(host.comm) == 0;
 }
 
-/* NCCL makes both in the background. */
+/* NCCL makes both communicators in the background. */
 static bool split_in_background(struct rank *r)
 {
     struct config config;
@@ -388,7 +386,7 @@ TEST_UNDER("all", an_aborted_communicator_leaves_no_descriptor_and_no_thread)
     leaves_nothing_behind(ncclCommAbort);
 }
 
-/* NCCL's communicator still exists then. */
+/* After the revocation NCCL's communicator still exists. */
 TEST_OF_RANKS_UNDER("all", a_revoked_communicator_gives_up_what_serves_it, 2)
 {
     static _Atomic int come, gone;
@@ -598,7 +596,7 @@ TEST_UNDER("all", a_thread_that_is_cancelled_is_in_no_call)
     assert_true(time(NULL) - start < PROMPT);
 }
 
-/* As above, while a third thread waits in ncclCommDestroy for the end of that call. */
+/* As abort_while_in_a_call, while a third thread waits in ncclCommDestroy for the end of the call. */
 static bool abort_while_destroying(struct rank *r)
 {
     return abort_from_another_thread(r, true);
@@ -647,7 +645,8 @@ static bool destroy_once(struct rank *r)
     return is;
 }
 
-/* Calls of NCCL's destroy. run_ranks makes one more for each rank, with NULL. */
+/* How often NCCL's ncclCommDestroy is called in a run of `body`. run_ranks itself calls it once for each rank, with
+ * NULL. */
 static size_t destroys_in(bool (*body)(struct rank *r))
 {
     const size_t before = calls_of("ncclCommDestroy");

@@ -69,7 +69,7 @@ static bool reduce(struct rank *r, int32_t number, bool *was_passed)
     return is;
 }
 
-/* In place, NCCL has an old name for a broadcast, which some ranks use here. */
+/* NCCL has an old name for a broadcast in place (ncclBcast), which some ranks use here. */
 static bool broadcast(struct rank *r, int32_t number)
 {
     int32_t words[COUNT];

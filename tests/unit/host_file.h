@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-/* For how many single mappings the wrapped ioctl tells what they are. Before Linux 6.11 a kernel tells nothing about
- * single mappings, so the library reads the list of mappings. SOME_ANSWERS and the next two values refuse 1 question of
- * 3: the third, the second or the first; the library then changes over to the list. */
+/* How the wrapped ioctl answers questions about single mappings. NO_ANSWERS: as a kernel before Linux 6.11 does, so the
+ * library reads the list of mappings. SOME_ANSWERS and the next two values: it refuses every third question, from the
+ * third, second or first one on, so the library changes over to the list. */
 enum answers { ALL_ANSWERS, NO_ANSWERS, SOME_ANSWERS, SOME_LAST = SOME_ANSWERS + 2 };
 static int answers;
 

@@ -1,5 +1,4 @@
-/* Four ranks in this process that share windows of symmetric memory, for tests of one-sided calls on the host
- * device. */
+/* Four ranks in this process that share windows of symmetric memory, for tests of one-sided calls on the host device. */
 #ifndef CECL_TESTS_UNIT_ONE_SIDED_H
 #define CECL_TESTS_UNIT_ONE_SIDED_H
 

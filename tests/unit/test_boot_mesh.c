@@ -212,8 +212,8 @@ TEST(a_cause_that_is_passed_on_keeps_its_origin)
     close_ranks(NULL);
 }
 
-/* While ranks join, rank 0 passes on the reason of rank 7 without "rank 0 gave up". After joining, it quotes it as its
- * own. */
+/* While ranks join, rank 0 passes on rank 7's reason without "rank 0 gave up". After joining, the reason counts as rank
+ * 0's. */
 TEST(who_began_elsewhere_is_passed_on_while_ranks_join)
 {
     static const char words[] = "joining: rank 7 gave up: out of paper";
@@ -249,7 +249,7 @@ TEST(a_rank_that_never_connects_is_named)
     start_without_rank_2(room, 1500);
     for (int r = 0; r < 2; r++)
         pthread_join(ranks[r].thread, NULL);
-    /* One of ranks 0 and 1 gives up first; the other one may report that instead. */
+    /* Rank 0 or rank 1 gives up first; the other one may then report that this one left. */
     const int first = ranks[0].result == ceclTimeout ? 0 : 1;
     assert_int_equal(ranks[first].result, ceclTimeout);
     assert_non_null(
@@ -259,7 +259,7 @@ TEST(a_rank_that_never_connects_is_named)
     close_ranks(NULL);
 }
 
-/* One of ranks 0 and 1 notices it first; the other one may report that instead. */
+/* Rank 0 or rank 1 notices this first, and the other one may learn it from there. */
 TEST(a_rank_that_gives_up_before_it_connects_is_named_at_once)
 {
     static char room[RANKS * INVITATION];
@@ -392,8 +392,7 @@ static uid_t user_of_this_test(void)
     return 60000 + (uid_t)getpid() % 5000;
 }
 
-/* Whether a process of this test can become another user. It cannot where few users are mapped, or setuid() is
- * refused. */
+/* Whether a process of this test can become another user. It cannot where few users are mapped, or setuid() is refused. */
 static bool can_be(uid_t user)
 {
     int status = -1;

@@ -1,6 +1,5 @@
 /* Messages between ranks of the mesh at any time: many arrive whole and in order, wake the thread that watches, and end
- * with the peer. tests/fuzz/fuzz_mesh.c tests single messages and those of strangers. Ranks are threads of this
- * test. */
+ * with the peer. Ranks are threads. (tests/fuzz/fuzz_mesh.c: single messages, and those of strangers.) */
 #include "../soft_limit.h"
 #include "../with_cmocka.h"
 

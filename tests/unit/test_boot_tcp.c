@@ -1,5 +1,4 @@
-/* Joining by a unique id: strangers, wrong secrets, missing and duplicate ranks, used ids. Ranks are child
- * processes. */
+/* Joining by a unique id: strangers, wrong secrets, missing and duplicate ranks, used ids. Ranks are child processes. */
 #include <errno.h>
 
 #include "../soft_limit.h"
@@ -123,8 +122,7 @@ static void run_with(const ceclUniqueId *id, const struct life lives[RANKS],
     assert_true(end_as(id, lives, expected, words));
 }
 
-/* A process that makes an id and lives until `end` closes. The id's thread must not be in the process that forks
- * ranks. */
+/* A process that makes an id and lives until `end` closes. The id's thread must not be in the process that forks ranks. */
 struct host {
     pid_t process;
     int end; /* closing it ends the process */
@@ -525,7 +523,6 @@ static int listen_here(int backlog, struct cecl_tcp_id *inside, ceclUniqueId *id
     return listener;
 }
 
-/* The root asks the rank's first connection to come again. */
 TEST(a_rank_that_is_put_off_comes_again)
 {
     struct cecl_tcp_id inside;
@@ -909,8 +906,7 @@ static long cpu_ms(void)
            (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
 }
 
-/* Whether the root's thread does not spin. A busy machine may delay this process while its time counts, so it looks 3
- * times. */
+/* Whether the root's thread does not spin. One of three looks suffices: CPU time may include a standstill. */
 static bool rests(void)
 {
     bool it_does = false;

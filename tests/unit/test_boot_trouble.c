@@ -40,7 +40,7 @@ static bool refuses(enum call call)
 WRAP(ssize_t, recv, RECV, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
 
 #define CRUMB 50u               /* bytes; of the root's messages only replies are larger */
-static _Atomic unsigned crumbs; /* 0: sends are whole; above: counts the library's sends */
+static _Atomic unsigned crumbs; /* 0: the library's sends are whole; else counts split ones */
 ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)

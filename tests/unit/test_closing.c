@@ -146,7 +146,7 @@ static void synchronize(ceclStream_t of[RANKS])
 
 TEST_BETWEEN(calls_go_on_while_work_waits_for_the_host, set_up, close_all)
 {
-    const struct timespec pause = {.tv_nsec = 10000000}; /* twice an earlier worker's wait */
+    const struct timespec pause = {.tv_nsec = 10000000};
     publish_and_free();
     const int64_t begin = cecl_now_ms();
     for (int i = 0; i < CALLS; i++) {

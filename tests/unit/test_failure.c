@@ -243,7 +243,7 @@ static int live_until_a_signal(struct meeting *meeting, int rank, const struct r
     } while (0)
 #define OK(expr) HOLDS((expr) == ceclSuccess)
 
-/* This process's CPU time in seconds, which depends less on other work of the machine than the clock. */
+/* This process's CPU time in seconds, on which other work of the machine has less influence than on the clock. */
 static double computed(void)
 {
     struct timespec at;
@@ -251,7 +251,7 @@ static double computed(void)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-/* A call then waits in its stream behind these copies, and ends long after rank 0's. The copies take longer than a
+/* Enqueues copies before a call, so that it ends long after rank 0's part of the call. The copies take longer than a
  * shrink, but far less time than a shrink waits for them. */
 static void wait_behind_copies(ceclComm_t comm, int rank, char *large, ceclStream_t stream)
 {

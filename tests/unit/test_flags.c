@@ -77,7 +77,7 @@ static uint32_t filled(uint32_t counter, uint32_t k)
     return words[1];
 }
 
-/* The same for a cell that gets the address of the value. */
+/* As `filled`, for a cell that gets the address of the value. */
 static const uint32_t *filled_source(int lane, uint32_t phase)
 {
     void *source = NULL;
@@ -119,7 +119,7 @@ TEST_BETWEEN(a_call_without_phases_moves_done_and_no_flag, open_flags, close_fla
     assert_false(cecl_flags_idle(&flags));
     *flags.done = 1001;
     assert_true(cecl_flags_idle(&flags));
-    assert_int_equal(filled(MAIN, 1), 1001u << 16); /* as on peers without such calls */
+    assert_int_equal(filled(MAIN, 1), 1001u << 16); /* as on peers that made no such call */
     assert_int_equal(filled(SIDE, 1), 51u << 16);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1002);
 }
@@ -140,7 +140,7 @@ TEST_BETWEEN(flags_are_idle_when_done_has_come_to_the_last_call, open_flags, clo
     assert_true(cecl_flags_idle(&flags));
 }
 
-/* Simulates that this rank has signalled a phase of the call: the watchdog reads that from its flag at rank 0. */
+/* Simulates that this rank has signalled a phase of the call: the watchdog reads this rank's flag at rank 0. */
 static void come_to(int lane, uint32_t phase)
 {
     *cecl_flags_word(&flags, 0, RANK, lane) = cecl_flag_value(flags.epoch[lane] + phase);
@@ -259,7 +259,7 @@ TEST_BETWEEN(no_call_begins_after_a_silence, open_flags, close_flags)
     assert_int_equal(flags.target[SIDE], side);
 }
 
-/* How many side-lane phases are pending follows from each call's own ratio of phases. */
+/* The number of pending side-lane phases follows from each call's own ratio of phases. */
 TEST_BETWEEN(all_side_flags_of_pending_calls_are_silenced, open_flags, close_flags)
 {
     const struct cecl_advance steep = {.phases = {2, 9}}, flat = {.phases = {5, 0}};

@@ -22,7 +22,7 @@
 #define RANKS 3
 #define VICTIM 1
 #define MOST_FDS 1024
-/* Under gcc's thread sanitizer a fork takes long, and a forked child that starts threads is ended. */
+/* Under gcc's thread sanitizer a fork takes long, and the sanitizer ends a forked child that starts threads. */
 #ifdef __SANITIZE_THREAD__
 #define FORKS 20
 #define CHILD_STARTS_THREADS 0
@@ -189,7 +189,7 @@ static int use(struct home *home)
     return bad;
 }
 
-/* The child's own communicators get the numbers of the parent's descriptors. */
+/* The child's own communicators reuse the numbers of its parent's descriptors. */
 TEST_BETWEEN(a_child_is_refused_and_makes_communicators_of_its_own, before_each, NULL)
 {
     struct home home, own;

@@ -89,7 +89,7 @@ static void *capture_a_part(void)
     return graph;
 }
 
-/* Ends rank 0's call, which would seem to run for ever, and whose end the communicator's end would await. */
+/* Ends rank 0's call. Otherwise it would seem to run for ever, and the communicator's end would wait for it. */
 static void end_call(void)
 {
     uint32_t *word = cecl_flags_word(&comms[0]->engine.flags, 0, 0, CECL_COUNTER_TURN);

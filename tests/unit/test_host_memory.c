@@ -161,9 +161,7 @@ TEST_BETWEEN(a_range_that_wraps_around_is_refused, set_up, tear_down)
     assert_pointer_refused((const void *)UINTPTR_MAX, 2);
 }
 
-/* [hole
- * memory
- * hole] */
+/* [hole | memory | hole] */
 TEST_BETWEEN(a_range_that_begins_or_ends_in_no_memory_is_refused, set_up, tear_down)
 {
     struct cecl_mem mem = new_granule();

@@ -58,9 +58,7 @@ static void assert_private(const void *ptr)
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
 }
 
-/* [file
- * hole
- * file]. The hole is empty, or memory without access rights. Accessible memory there ends the region. */
+/* [file | hole | file]. The hole is empty, or memory without access rights. Accessible memory there ends the region. */
 TEST_BETWEEN(a_mapping_with_a_hole_is_one_region, set_up, tear_down)
 {
     const int fd = new_file();

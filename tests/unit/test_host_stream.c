@@ -377,7 +377,7 @@ static void assert_copy_refused(void *dst, const void *src, size_t bytes, const 
 {
     assert_int_equal(dev->ops->memcpy_async(dev, dst, src, bytes, NULL), ceclInvalidArgument);
     assert_non_null(strstr(cecl_message(), name));
-    synchronize(NULL); /* the stream would have run it */
+    synchronize(NULL); /* a copy that was enqueued would run now */
 }
 
 TEST_BETWEEN(a_copy_from_or_to_no_memory_is_refused_and_not_enqueued, set_up, tear_down)

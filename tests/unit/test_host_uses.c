@@ -207,7 +207,7 @@ static void refuse_each_trouble(int flags)
             assert_int_equal(dev->ops->check_uses(dev, &reads, 1), ceclSuccess);
         else
             assert_use_refused(reads, troubles[i].words);
-        if (shared_file) /* the pages before it keep their id */
+        if (shared_file) /* the pages before the unusable one keep their id */
             assert_int_equal(id_of_use(use_of(memory, usable * page(), true)), id);
         munmap(memory, PAGES * page());
         close(fd);

@@ -6,8 +6,8 @@
 
 #include <time.h>
 
-/* A sleeper that is not woken looks again after 50 ms, so ten rounds of two waits each would take 1 s; woken, they take
- * some ms. Other work of this machine may delay some groups of ten rounds, but not all. */
+/* A sleeper that is not woken looks again after 50 ms, so ten rounds of two waits each would take 1 s; if woken, a few
+ * ms. Other work of this machine may delay some groups of ten rounds, but not all. */
 #define ROUNDS 100
 #define TEN 10
 #define WOKEN_MS 400

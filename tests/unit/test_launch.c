@@ -111,7 +111,7 @@ TEST(the_next_call_takes_back_what_a_thread_left_that_has_ended)
     free(me.first);
 }
 
-/* The first call of each communicator decides, of whatever kind; its later calls do not change the order. */
+/* Each communicator's first call decides, whatever its kind; later calls do not change the order. */
 TEST(launches_of_a_group_come_in_the_order_of_the_first_calls)
 {
     int *memory = private_memory(8);

@@ -1,4 +1,4 @@
-/* ceclCommLimits reports the real limits: a call at a limit succeeds, and a call past it is refused. The ranks of one
+/* ceclCommLimits reports the real limits: a call at a limit succeeds, and a call past it is refused. Ranks of one
  * process, on the host device. */
 
 #include "../soft_limit.h"

@@ -196,7 +196,7 @@ static void *run_twice(void *argument)
     const ceclResult_t first = me->result;
     for (int r = 0, at = 0; r < RANKS; r++)
         if (r != EXCLUDED && me->all[at++] != 10 + r)
-            return NULL; /* the first meeting's parts are those that members brought first */
+            return NULL; /* it took a part of the next call */
     me->mine += 100;
     if (first == ceclSuccess)
         run(me);
@@ -313,7 +313,7 @@ TEST_OF_MEMBERS(each_refused_call_fails_once_on_each_rank)
     all_succeed();
 }
 
-/* Rank 0 refuses a call with rank 3. Then rank 2 refuses more calls with rank 0 than ranks keep. */
+/* Rank 0 refuses a call with rank 3. Then rank 2 refuses more calls with rank 0 than are kept. */
 TEST_OF_MEMBERS(many_refused_calls_of_others_are_not_told_instead_of_one)
 {
     cecl_rank_set_remove(&ranks[0].plan.members, 2);

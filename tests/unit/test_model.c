@@ -1,4 +1,4 @@
-/* The simulation of machines: small cases against times computed by hand, and what measured tuning tables require. */
+/* The simulation of machines: small cases against times computed by hand, and rows of measured tables. */
 #include "../with_cmocka.h"
 
 #include <math.h>

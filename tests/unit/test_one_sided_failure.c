@@ -166,8 +166,8 @@ TEST_WITHIN(NEVER, a_failed_communicator_ends_with_waits_pending)
 
 static ceclComm_t ending;
 
-/* Runs after the library's check for pending calls. The ordinal pretends a GPU, whose words cannot be read any more by
- * then. */
+/* Runs after the library's check for pending calls. The ordinal 0 makes the device seem a GPU, whose words can no
+ * longer be read at that time. */
 static void signal_at_exit(void)
 {
     ending->dev->ordinal = 0;

@@ -91,7 +91,6 @@ static bool stop(void *context)
     return false;
 }
 
-/* Publishes a rank's next calls. */
 static bool publish(struct cecl_places *places, uint32_t count, cecl_places_go_on *go_on,
                     void *context, struct cecl_places_group *group)
 {
@@ -275,7 +274,7 @@ static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_o
 }
 
 /* Opens views of `nranks` ranks, which have all made one call; rank 0 has met it. The other ranks belong to other
- * threads. most_spent_ns: rank 0's bound on all longer waits. */
+ * threads. most_spent_ns: how long all longer waits of rank 0 may take in total. */
 static void open_behind_a_call(int nranks, uint64_t most_spent_ns)
 {
     open_views(nranks, 0);
@@ -394,7 +393,7 @@ TEST_OF_VIEWS(the_longer_wait_ends_with_the_pending_calls)
     assert_int_equal(left, -1);
 }
 
-/* This also holds if peers come in between, as in a loop in which each rank is late now and then. */
+/* This holds even if peers come in between, as in a loop in which each rank is late now and then. */
 TEST_OF_VIEWS(all_longer_waits_are_a_bound_and_a_share_of_the_time)
 {
     enum { BOUND_NS = 50000000, AWAY_NS = 320000000, SHARE_NS = AWAY_NS / 64 };
@@ -476,7 +475,7 @@ static void *make_two_calls(void *argument)
 /* A GPU with `to_do` calls left, of which it does one whenever it is looked at, until `stuck_at` are left. */
 struct gpu {
     uint32_t to_do, stuck_at;
-    uint64_t last; /* the call up to which the GPU was last asked about */
+    uint64_t last; /* the call up to which `is_behind` was last asked */
 };
 
 static uint32_t is_behind(void *context, uint64_t last)
@@ -686,7 +685,8 @@ static void *be_rank(void *argument)
     return NULL;
 }
 
-/* Counts ranks that disagree on the outcome, and late pairs in which not exactly one rank knows the other one. */
+/* Counts ranks that disagree on the outcome. In a late pair exactly one rank must know the other one: counts other
+ * pairs. */
 static int count_disputes(const struct crowd *crowd, const struct seen *seen)
 {
     int disputes = 0;

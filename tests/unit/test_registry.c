@@ -13,7 +13,7 @@
 #define HOME UINT64_C(0x700000000000)
 #define OTHER UINT64_C(0x710000000000)
 #define PIECE UINT64_C(0x100000)
-#define PIECES 100 /* at HOME and at OTHER; their announcement takes more than two messages */
+#define PIECES 100 /* at HOME and at OTHER; announcing them takes more than two messages */
 #define MIRROR ((char *)0x500000000000)
 #define PATIENCE_MS 60000
 
@@ -32,16 +32,16 @@ static struct fake {
     uint64_t unshared; /* if not 0: this piece is a private allocation of its own */
     int refusals;      /* imports to refuse, as CUDA does while memory of a former block is open */
     bool exclusive;    /* refuses an import while former memory at its address is open */
-    bool shares;       /* instead, such an import gives the former memory's mapping */
+    bool shares;       /* such an import gives the former memory's mapping instead */
     struct opened {    /* by piece: the former memory that is open, and how often */
         uint64_t id;
         int count;
         void *addr;
     } places[PIECES];
     void (*at_refusal)(void);
-    uint64_t process;              /* id of the exporting process */
-    _Atomic bool busy;             /* the GPU has work, for which closing would wait */
-    _Atomic int nasked, nbusy;     /* questions whether it has; regions closed while it had */
+    uint64_t process;          /* id of the exporting process */
+    _Atomic bool busy;         /* the GPU has work, for which closing would wait */
+    _Atomic int nasked, nbusy; /* questions whether the GPU has work; regions closed while it had */
     ceclResult_t refused_posts[4]; /* error of a post, by peer */
 } fake;
 
@@ -455,7 +455,7 @@ TEST_BETWEEN(a_pointer_is_found_again_until_its_window_goes, set_up, tear_down)
     assert_non_null(cecl_registry_find(&owner, (void *)(HOME + PIECE)));
 }
 
-/* A kept plan does not look the window up by number: it holds the import, in which its closing is noted. */
+/* A kept plan does not look the window up by number: it holds the import, which says whether it was closed. */
 TEST_BETWEEN(a_kept_plan_learns_that_memory_it_uses_was_closed, set_up, tear_down)
 {
     struct cecl_window *window = held_window(HOME, 0, 5);
@@ -566,7 +566,7 @@ TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, te
     const uint64_t kept = tell_of(OTHER, 0, 1);
     fake.apart = fake.handles = true;
     fake.busy = true;
-    asks_left = 10; /* the end of all waits */
+    asks_left = 10; /* ends all waits */
     for (uint64_t i = 0; i < ROUNDS; i++) {
         drop_one(i, 1);
         assert_int_equal(reach(kept, 0, 1), ceclSuccess);
@@ -634,7 +634,6 @@ static uint64_t replace_and_tell(uint64_t piece)
     return young;
 }
 
-/* A call of the user needs the new memory. */
 static ceclResult_t replace_and_reach(uint64_t piece)
 {
     const int before = fake.nclosed;
@@ -843,7 +842,7 @@ TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_seco
     assert_int_equal(fake.nclosed, 2);
 }
 
-/* Such a call exists after its communicator failed, and its owner takes no more part. */
+/* Such a call exists if its communicator failed, and its owner no longer takes part. */
 TEST_BETWEEN(memory_that_the_call_being_made_names_stays_open, set_up_second, tear_down_second)
 {
     fake.exclusive = true;

@@ -115,7 +115,7 @@ WRAPPED(void, cecl_reduce_host, (const struct cecl_reduction *reduction))
 {
     held += hold != NO_HOLD;
     if (hold != NO_HOLD)
-        usleep(300000); /* the main lane gets as far as it can meanwhile */
+        usleep(300000); /* meanwhile the main lane gets as far as it can */
     if (hold == HOLD_FOREVER)
         raise(SIGSTOP);
     __real_cecl_reduce_host(reduction);
@@ -169,7 +169,7 @@ static int stop_deep_inside(void)
 
 static int calm(void **state);
 
-/* If the peer is more than half a cycle of flags inside a call, it must not look as if it had not begun. */
+/* A peer that is more than half a cycle of flags inside a call must not look as if it had not begun. */
 TEST_BETWEEN(a_peer_that_stops_deep_inside_a_call_is_noticed, NULL, calm)
 {
     int code = MISSED;
@@ -437,7 +437,7 @@ TEST_BETWEEN(flags_are_on_the_host_where_hardware_queues_are_few, NULL, calm)
     }
 }
 
-/* Copies between the GPUs are lost. No call would ever count as begun, so its time limit would never pass. */
+/* Copies between the GPUs are lost. No call would ever count as begun, so a call's time limit would never pass. */
 TEST_BETWEEN(flags_that_do_not_arrive_fail_the_init, NULL, calm)
 {
     lose_batches = true;
@@ -559,8 +559,8 @@ TEST_BETWEEN(a_worker_that_the_driver_keeps_does_not_hold_up_an_end, NULL, calm)
                      ceclRemoteError); /* the goodbye has arrived */
 }
 
-/* As on a GPU after a small call's kernel gave up: the call has ended, with invalid output. Who asks for errors, who
- * finalizes, and the watchdog hear of it. */
+/* As on a GPU after a small call's kernel gave up: the call has ended, with invalid output. A thread that asks for
+ * errors, one that finalizes, and the watchdog hear of it. */
 TEST_BETWEEN(all_hear_of_a_kernel_that_gave_up_and_on_whom, NULL, calm)
 {
     enum { ASKS, FINALIZES, WATCHES, WAYS };
@@ -586,7 +586,7 @@ TEST_BETWEEN(all_hear_of_a_kernel_that_gave_up_and_on_whom, NULL, calm)
     }
 }
 
-/* A peer that gave up may have ended this rank's calls by wrong flags, but has sent its reason before. */
+/* A peer that gave up may have ended this rank's calls by wrong flags, but it sent its reason before. */
 TEST_BETWEEN(finalize_hears_of_a_peer_that_gave_up, NULL, calm)
 {
     open_ranks(4096, "5000");
@@ -596,7 +596,7 @@ TEST_BETWEEN(finalize_hears_of_a_peer_that_gave_up, NULL, calm)
     assert_int_equal(ceclCommFinalize(comms[0]), ceclRemoteError);
 }
 
-/* Work of a rank that never ends does not affect its peers. */
+/* If a rank's own work never ends, its peers are not affected. */
 TEST_BETWEEN(destroy_beside_work_without_end_fails_nobody_else, NULL, calm)
 {
     static uint32_t never; /* the stream waits for it for ever */

@@ -116,7 +116,7 @@ TEST_BETWEEN(growth_that_one_rank_has_no_room_for_is_tried_smaller, open_ranks, 
     }
 }
 
-/* Its descriptor may then be another file. */
+/* Its descriptor's number may be another file by then. */
 TEST_BETWEEN(memory_of_a_rank_of_this_process_that_gave_up_is_not_used, open_ranks, abort_ranks)
 {
     gives_up = true;
@@ -127,7 +127,7 @@ TEST_BETWEEN(memory_of_a_rank_of_this_process_that_gave_up_is_not_used, open_ran
     }
 }
 
-/* An allocation inside the pool exchanges nothing, so the other ranks have theirs. */
+/* An allocation inside the pool exchanges nothing, so the other ranks succeed. */
 TEST_BETWEEN(an_allocation_that_one_rank_alone_refuses_fails_the_communicator, open_ranks,
              abort_ranks)
 {

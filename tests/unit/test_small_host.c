@@ -18,7 +18,7 @@
 #define LONG_NS UINT64_C(100000000000) /* for waits that must not reach it */
 #define SOON_MS 45000                  /* far above measured times, far below LONG_NS */
 
-#define NUMBER 5u /* of the call among those that number themselves */
+#define NUMBER 5u /* the call's number among those that number themselves */
 
 struct rank {
     pthread_t thread;
@@ -26,7 +26,7 @@ struct rank {
     unsigned char *send, *recv;
     _Atomic uint32_t end, late, done, count;
     _Atomic uint32_t row[MOST];  /* signalled by peers */
-    _Atomic uint64_t told[MOST]; /* how far calls are that number themselves */
+    _Atomic uint64_t told[MOST]; /* the progress of calls that number themselves */
     char failure[256];
 };
 

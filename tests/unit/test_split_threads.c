@@ -96,7 +96,7 @@ TEST(one_thread_that_has_all_ranks_is_told_why_it_waited)
     setenv("CECL_DEBUG", "none", 1);
     setenv("CECL_TIMEOUT_MS", "200", 1);
     setenv("CECL_INIT_TIMEOUT_MS", "2000", 1);
-    ceclResult_t made = ceclTimeout; /* the machine may stand still that long */
+    ceclResult_t made = ceclTimeout; /* if the machine stands still, this times out, too */
     for (int tries = 0; tries < 5 && made != ceclSuccess; tries++)
         made = ceclCommInitAll(comms, 2, NULL);
     assert_int_equal(made, ceclSuccess);

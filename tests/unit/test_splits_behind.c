@@ -92,7 +92,7 @@ static void find_trouble(void)
 }
 
 /* Rank 0's kernel has found rows that do not fit, and a peer has not reached its own kernel. If rank 0 failed now, the
- * peer would learn of it and move no rows. */
+ * peer would hear of the failure and move no rows. */
 TEST_BETWEEN(rows_that_do_not_fit_are_told_once_the_call_has_ended, open_all, abort_all)
 {
     for (int r = 0; r < RANKS - 1; r++)
@@ -105,7 +105,7 @@ TEST_BETWEEN(rows_that_do_not_fit_are_told_once_the_call_has_ended, open_all, ab
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 2"));
 }
 
-/* The same if the rank first learns of a peer's end. */
+/* As above, but the rank first learns of a peer's end. */
 TEST_BETWEEN(a_peers_end_does_not_hide_rows_that_do_not_fit, open_all, abort_all)
 {
     OK(ceclBarrier(comms[0], NULL));

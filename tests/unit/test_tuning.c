@@ -51,7 +51,7 @@ TEST(every_row_has_words)
         assert_true(strlen(cecl_tuning_rows[i].evidence) > 10);
 }
 
-/* They are read as one list. */
+/* The rows of a threshold are read as one list. */
 TEST(rows_of_a_threshold_stand_together_in_order)
 {
     for (size_t i = 1; i < cecl_tuning_nrows; i++)
@@ -186,7 +186,7 @@ TEST(a_file_of_too_many_bytes_is_refused)
     unlink(path);
 }
 
-/* To open a pipe would wait for a writer. */
+/* Opening a pipe would wait for a writer. */
 TEST(pipes_and_devices_are_refused)
 {
     char path[] = "/tmp/cecl_tuning_XXXXXX";
