@@ -35,7 +35,7 @@ struct cecl_window {
     struct cecl_registered *regions; /* [nregions], in the order of addresses */
     size_t nregions, room;
     uint32_t pins; /* how many registrations by the caller cover the window */
-    /* the value of the word `done` (flags/flags.h) from which on the last call that used the window is done */
+    /* the last call that used the window is done once the word `done` (flags/flags.h) has reached this value */
     uint32_t last_use;
     bool used;
     bool gone;                   /* the registry has forgotten the window */

@@ -1,4 +1,4 @@
-/* The layout of the memory that hosted.h describes. Devices map whole pages. */
+/* The layout of the memory that hosted.h describes. Its parts are whole pages, because devices map whole pages. */
 #include "alloc/hosted.h"
 
 #include <stdatomic.h>

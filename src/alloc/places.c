@@ -255,8 +255,8 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* Whether ranks that have not arrived are likely to come soon. A guess: its loads are relaxed, because a wrong guess
- * only makes this rank wait in vain, or decide LATE too early. */
+/* Whether ranks that have not arrived are likely to come soon. This is a guess: the loads are relaxed, because a wrong
+ * guess only makes this rank wait in vain, or decide LATE too early. */
 enum missing { SOON, BEHIND, NEVER };
 
 static enum missing what_is_missing(const struct cecl_places *places,
@@ -309,7 +309,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = unspent(places); /* time beyond this: the thread was not running */
+    const uint64_t most = unspent(places); /* if a wait was longer, the thread was not running */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;
@@ -317,7 +317,7 @@ static void note_spent(struct cecl_places *places, struct cecl_places_patience *
 }
 
 /* If this rank's GPU has run out of work, the wait for the previous group counts CECL_PLACES_DRY times. `spent_ns` is
- * limited, so that a rank regains it in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
+ * limited, so that a rank regains all of it in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
 static void note_dry(struct cecl_places *places, const struct cecl_places_patience *patience,
                      void *context)
 {

@@ -106,8 +106,8 @@ uint32_t cecl_places_entries(const struct cecl_places *places);
  * `count` is not 1 to cecl_places_entries. */
 bool cecl_places_begin(struct cecl_places *places, uint32_t count, cecl_places_go_on *go_on,
                        void *context);
-/* This rank's record of the call that comes `index` calls after the next one. It has the words of an earlier call until
- * the caller overwrites them, which must be before cecl_places_publish. */
+/* This rank's record of the call that comes `index` calls after the next one. The caller fills it in before
+ * cecl_places_publish; until then it has the words of an earlier call. */
 struct cecl_place_record *cecl_places_own(const struct cecl_places *places, uint32_t index);
 /* Publishes the records of the next `count` calls, and arrives. All ranks number calls alike, and publish the same
  * calls together.
@@ -134,8 +134,8 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
  *
  * The GPU is behind while it still has to do calls before the last call that all ranks have published. It needs no host
  * to finish these calls, so waiting meanwhile costs nothing and does not count. But a GPU that makes no progress for
- * `behind_ns` may be waiting for this host. Then the rank does not wait for a GPU that is behind for CECL_PLACES_SHARE
- * times `behind_ns`.
+ * `behind_ns` may be waiting for this host. For the next CECL_PLACES_SHARE times `behind_ns`, a GPU that is behind is
+ * then no reason to wait.
  *
  * A rank does not wait at all for a peer whose calls the calling thread makes, nor for a peer that has made no call
  * yet, because the calling thread may be the one that makes the peer's calls. */

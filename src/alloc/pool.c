@@ -82,7 +82,7 @@ static void remember_call(struct cecl_pool *pool, uint64_t kind, uint64_t a, uin
 
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset)
 {
-    /* Does not round up a number that exceeds a slice, which could overflow. cecl_rendezvous_grow refuses it on all
+    /* More than a slice is not rounded up, because that could overflow; cecl_rendezvous_grow refuses it on all
      * ranks. */
     const uint64_t rounded = bytes > pool->slice ? bytes : cecl_round_up(bytes, CECL_BLOCK_ALIGN);
     ceclResult_t result;

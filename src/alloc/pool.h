@@ -99,7 +99,7 @@ void cecl_pool_stats(const struct cecl_pool *pool, ceclPoolStats_t *stats);
 /* The kinds of calls in the hash of the sequence of calls. */
 enum cecl_pool_call { CECL_POOL_ALLOC = 1, CECL_POOL_FREE = 2 };
 
-/* What ranks compare before anything changes. */
+/* What ranks compare before the pool grows. */
 struct cecl_proposal {
     /* asked: bytes that the caller asked for. bytes: the same, rounded up to the alignment */
     uint64_t asked, bytes;

@@ -65,7 +65,7 @@ struct cecl_import {
     bool reserved;                /* the mirror is a range of addresses that this rank reserved */
     _Atomic int state;
     bool used;
-    /* the value of the word `done` (flags/flags.h) from which on the last call that used the window is done */
+    /* the last call that used the window is done once the word `done` (flags/flags.h) has reached this value */
     uint32_t last_use;
     uint64_t call;  /* the last call that named the import */
     uint32_t holds; /* how many captured calls, which may run again, use it */
@@ -99,8 +99,8 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
 }
 
 /* CUDA puts several small allocations into one block of this size. While an import from a former block at the same
- * addresses is open, CUDA may refuse to open memory of the new block. So an import near other memory may belong to its
- * block, or to a former block at the block's addresses. */
+ * addresses is open, CUDA may refuse to open memory of the new block. An import near other memory may be of the same
+ * block as this memory, or of a former block. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
 /* All blocks that a range of addresses touches. */
 static inline struct addresses addresses_of_blocks(struct addresses range)
@@ -144,7 +144,7 @@ ceclResult_t registry_try_open(struct cecl_registry *registry,
 /* For a call that needs a blocked import: closes the memory that prevents opening the import, and opens the import. The
  * call must have named the import. */
 ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import);
-/* Marks an import as dropped, and counts its memory: CUDA frees it only once it is closed here. */
+/* Marks an import as dropped, and counts its memory, which CUDA frees only once the import is closed here. */
 void registry_note_dropped(struct cecl_import *import);
 void registry_note_closed(uint64_t weight);
 /* Closes dropped imports if their memory, which CUDA cannot free before, is large. May wait for the GPU, for a bounded

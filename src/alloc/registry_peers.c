@@ -73,8 +73,8 @@ void registry_close_peers(struct cecl_registry *registry)
                                       registry_take_import(&registry->peers[r].imports[i]));
 }
 
-/* The call that is being made counts because of failed communicators. In others an owner drops or replaces memory only
- * after the calls that name this memory. */
+/* Counts the call that is being made, because in a failed communicator an owner may drop memory that this call names.
+ * In others an owner drops or replaces memory only after the calls that name this memory. */
 bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
@@ -225,8 +225,8 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                      rank, stretch->low, stretch->high, stretch->number);
 }
 
-/* Opens a window if its import is blocked (see registry_internal.h). *any: [out] whether it was. Releases the caller's
- * lock meanwhile; the import stays, because it is noted that the call uses it. */
+/* Opens a window if its import is blocked (see registry_internal.h). *any: [out] whether it was blocked. Releases the
+ * caller's lock meanwhile; the import stays, because it is noted that the call uses it. */
 static ceclResult_t open_blocked(struct cecl_registry *registry,
                                  const struct cecl_peer_windows *peer, uint64_t number, bool *any)
 {

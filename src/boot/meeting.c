@@ -50,7 +50,7 @@ _Static_assert(CECL_MEMORY_UNIT % sizeof(struct event) == 0, "no event crosses a
 
 /* What the log says of a rank. */
 struct cecl_meeting_seat {
-    int64_t came;                 /* where in the log it has come; 0: it is not waiting */
+    int64_t came;                 /* where its arrival is in the log; 0: it is not waiting */
     uint64_t call;                /* the number of its last call */
     struct cecl_rank_set members; /* the list of its last call */
 };
@@ -65,7 +65,7 @@ struct stay {
 };
 
 /* Allocates the log's first pages, so that a lack of memory fails all ranks here. Later, a rank that cannot write would
- * fail alone, and the others would wait for it. Some sandboxes cannot allocate ahead; then it succeeds without. */
+ * fail alone, and the others would wait for it. Some sandboxes cannot allocate ahead; then this succeeds without. */
 static ceclResult_t reserve(int log, size_t start, size_t bytes)
 {
     int failed;

@@ -34,7 +34,7 @@ struct mesh_slot {
  * ranks, so a rank is at most one exchange ahead of others. */
 struct mesh_row {
     _Alignas(64) _Atomic uint32_t came; /* to how many exchanges the rank has come; a futex */
-    _Atomic uint32_t state;             /* enum mesh_state: the first state after MESH_ALIVE */
+    _Atomic uint32_t state;             /* enum mesh_state; it changes once, from MESH_ALIVE */
     _Atomic uint32_t gone;              /* the rank has said goodbye, perhaps after it gave up */
     uint32_t has_epoch, epoch;          /* valid once `state` is MESH_LEFT */
     _Atomic int fd; /* an exchange's descriptor, for peers in this process; -1: closed again */

@@ -26,7 +26,7 @@ static void copy_why(const struct cecl_mesh *mesh, int rank, char why[MESH_TEXT_
 
 /* If this rank gives up because another rank did, copies the other rank's message, which `cause` contains. The message
  * is passed on unchanged, because messages would nest otherwise: "rank 0 gave up: rank 1 gave up: ...". While ranks
- * join, an exchange may have brought the message, without any row having it. */
+ * join, the message may have come by an exchange, and be in no row. */
 static bool find_beginning(const struct cecl_mesh *mesh, const char *cause,
                            char why[MESH_TEXT_BYTES])
 {

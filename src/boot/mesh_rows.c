@@ -186,7 +186,7 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
     do {
         x.piece = bytes - done < MESH_PIECE_BYTES ? bytes - done : MESH_PIECE_BYTES;
         const ceclResult_t met = meet(mesh, &x);
-        if (met != ceclSuccess) { /* this one may succeed at a late peer, so none can follow */
+        if (met != ceclSuccess) { /* no exchange can follow one that ended midway */
             mesh->broken = cecl_vote_of(cecl_fail(met, "%s: %s", mesh->activity, cecl_message()));
             return met;
         }
@@ -236,7 +236,7 @@ void mesh_take_fds(struct cecl_mesh *mesh)
         fds->failed = cecl_vote_of(result);
 }
 
-/* Waits for the descriptors that have not come yet, all of which have been sent. */
+/* Waits for the descriptors that were sent but have not come yet. */
 static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
 {
     struct mesh_fds *fds = mesh->fds;

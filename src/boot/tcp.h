@@ -36,7 +36,7 @@ struct cecl_tcp_id {
 };
 _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must hold it");
 
-/* What a rank says: first that it joins; later, over its line, one of these three. */
+/* What a rank says: first that it joins; later, over its line, one of these kinds. */
 enum { CECL_TCP_PART = 1, CECL_TCP_FAILURE, CECL_TCP_GOODBYE };
 struct cecl_tcp_said {
     uint64_t kind; /* CECL_TCP_MAGIC: joins, with all fields; or one of these, with `part` only */

@@ -35,14 +35,14 @@
 /* A connection: a caller's, or a rank's. */
 struct peer {
     int fd;
-    bool is_here;  /* the rank is in the root's process, see tell() */
+    bool is_here;  /* the rank is in the root's process, see fail_job() */
     uint32_t got;  /* bytes of `said` received so far */
     size_t taken;  /* bytes of the reply sent so far */
     int64_t since; /* when the caller came */
     struct cecl_tcp_said said;
 };
 
-/* What is sent to all once all have joined. */
+/* What the root sends to all ranks once all have joined. */
 struct reply {
     struct cecl_tcp_reply head;
     char parts[][CECL_OOB_PART_BYTES]; /* [nranks] */

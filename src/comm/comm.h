@@ -98,7 +98,7 @@ struct ceclComm {
     struct cecl_options options; /* for the next calls */
     struct cecl_tuning tuning;   /* the thresholds for this device and number of ranks */
     struct cecl_device *dev;
-    struct cecl_net *net; /* over several hosts, where NCCL carries calls (net/net.h); or NULL */
+    struct cecl_net *net; /* over several hosts, where NCCL makes the calls (net/net.h); or NULL */
     struct cecl_mesh *mesh;
     struct cecl_meetings meetings; /* for shrinks */
     struct cecl_shared shared;
@@ -159,7 +159,7 @@ static inline struct cecl_options cecl_config_options(const struct cecl_resolved
                                  (uint16_t)config->max_sms};
 }
 ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolved *out);
-/* The thresholds for `nranks` ranks on each device. Rows of the file that CECL_TUNING names come first. */
+/* The thresholds for `nranks` ranks on each device. Rows of the file that CECL_TUNING names replace built-in ones. */
 ceclResult_t cecl_config_tuning(int nranks, struct cecl_tuning tunings[CECL_TUNING_DEVICES]);
 
 /* fail.c */

@@ -198,7 +198,7 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
 }
 
 /* Fails the communicator because a kernel has found that the splits of `rank` are of another call. If `rank` has
- * failed, its own reason becomes the error; it has reported it before its released stream signalled without new
+ * failed, its own reason becomes the error: a failing rank reports it before its released stream signals without new
  * splits. */
 static void fail_by_line(ceclComm_t comm, int rank)
 {

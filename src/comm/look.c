@@ -44,8 +44,8 @@ static int missing_for_good(ceclComm_t comm)
 }
 
 /* While the stream is busy with the caller's earlier work, no time counts. If flags lie in memory of the device, only
- * the driver can tell. If it does not answer, for example because freeing memory waits for the call, all time counts,
- * and a timeout names no rank. The mesh reports ends of peers without the driver. */
+ * the driver can tell whether it is busy. If the driver does not answer, for example because freeing memory waits for
+ * the call, all time counts, and a timeout names no rank. The mesh reports ends of peers without the driver. */
 static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
 {
     const struct cecl_flags *flags = &comm->engine.flags;

@@ -44,7 +44,8 @@ void cecl_watch_release(ceclComm_t comm)
         (void)!cecl_flags_release(flags);
         cecl_awaited_release(flags, 0);
     }
-    /* So are words of captured calls, even if nothing is pending: a graph may be launched at any time. */
+    /* Words of captured calls need no driver either. They are released even if nothing is pending: a graph may be
+     * launched at any time. */
     if (atomic_load(&comm->last_captured))
         cecl_replays_release(comm);
     if (pending && !watch->silenced)

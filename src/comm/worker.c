@@ -5,7 +5,8 @@
  * The watchdog must not make these calls itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits
  * for pending work. Meanwhile it holds up other threads that copy, allocate or launch, and lets only stream memory
  * operations and queries go on (docs/data/results.md, "What the driver holds up"). The pending work may be a call whose
- * peer has died, which the watchdog must release. So the watchdog uses only stream memory operations. */
+ * peer has died, which the watchdog must release. So the watchdog makes only such operations and queries (decision 0020
+ * has the exceptions). */
 #include <errno.h>
 
 #include "comm/comm.h"

@@ -12,7 +12,8 @@
 #define BLOCK_BYTES ((CUdeviceptr)2 << 20)
 
 struct memory {
-    /* whether the memory has an IPC handle; bits: which CUmemAllocationHandleType it can be exported as */
+    /* legacy: whether the memory has an IPC handle. types: bits of CUmemAllocationHandleType as which it can be
+     * exported */
     unsigned legacy, types;
     CUmemoryPool pool; /* for stream-ordered memory */
     CUdeviceptr start; /* start of the allocation, or of the whole reservation */

@@ -8,7 +8,7 @@
 /* copies of rows in one driver call; their descriptions are on the stack */
 #define ROW_COPIES_MAX 64
 
-/* Refuses a stream that captures before CUDA does, because CUDA's refusal would break the capture. */
+/* Refuses a stream that captures. CUDA would also refuse it, but CUDA's refusal would break the capture. */
 static ceclResult_t synchronize(struct cuda_device *cuda, CUstream stream)
 {
     if (!cuda_is_legacy(stream))

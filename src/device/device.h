@@ -79,8 +79,7 @@ struct cecl_batch {
     bool captured; /* the stream captures a graph */
 };
 
-/* A copy of rows of `width` bytes. Pitches are the bytes from one row's start to the
- * next, `width` at least. */
+/* A copy of rows of `width` bytes. Pitches are the bytes from one row's start to the next, `width` at least. */
 struct cecl_row_copy {
     void *dst, *src;
     size_t width, rows; /* rows >= 1 */
@@ -225,10 +224,9 @@ struct cecl_device_ops {
     ceclResult_t (*stream_synchronize)(struct cecl_device *dev, ceclStream_t stream);
     /* Returns ceclSuccess if all work on the stream is done, otherwise ceclInProgress. */
     ceclResult_t (*stream_query)(struct cecl_device *dev, ceclStream_t stream);
-    /* Waits until all work on the device's own streams is done: existing streams of stream_create,
-     * and internal ones; on the host also the default stream. Nothing may be enqueued meanwhile.
-     * ceclTimeout past `deadline` (util/clock.h). If a stream cannot be queried, its error is
-     * returned once the other streams are done. */
+    /* Waits until all work on the device's own streams is done: existing streams of stream_create, and internal ones;
+     * on the host also the default stream. Nothing may be enqueued meanwhile. ceclTimeout past `deadline`
+     * (util/clock.h). If a stream cannot be queried, its error is returned once the other streams are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
     /* Called before region_close, which would wait for the GPU's work and hold up other threads. Waits until all work
      * is done that this process had enqueued on the GPU when it called `quiet`. Holds up no other thread. On the host
@@ -240,8 +238,7 @@ struct cecl_device_ops {
      * example because a stream captures. On CUDA this call invalidates another thread's capture if the capturing stream
      * is non-blocking and not of stream_create. So only threads of the program call it, and only to close memory. */
     ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
-    /* Refuses a stream that was destroyed or belongs to another device, and a capture that is broken. Enqueues
-     * nothing.
+    /* Refuses a stream that was destroyed or belongs to another device, and a capture that is broken. Enqueues nothing.
      *
      * capture  [out] what the stream captures; NULL: a stream that captures is refused, too */
     ceclResult_t (*stream_check)(struct cecl_device *dev, ceclStream_t stream,
@@ -271,9 +268,8 @@ struct cecl_device_ops {
      *
      *     stream_check -> order_begin -> memops, copies, reduce ... -> order_end -> graph_keep -- */
 
-    /* In each launch of the graph, the work that is captured from here on waits for what the order's event
-     * marks at the time of the launch. This work also waits for the last order_end of the order in the
-     * same capture. */
+    /* In each launch of the graph, the work that is captured from here on waits for what the order's event marks at the
+     * time of the launch. This work also waits for the last order_end of the order in the same capture. */
     ceclResult_t (*order_begin)(struct cecl_device *dev, struct cecl_order *order,
                                 ceclStream_t stream, const struct cecl_capture *capture);
     /* Each launch of the graph records the order's event here, unless the same capture calls order_end for the

@@ -60,8 +60,7 @@ struct host_mapping {
 /* Takes one mapping. Returns whether to go on with the next one. */
 typedef bool host_mapping_taker(void *context, const struct host_mapping *mapping);
 
-/* Hands the mappings that end above `low` to `take`, in the order of addresses, until it has
- * enough. */
+/* Hands the mappings that end above `low` to `take`, in the order of addresses, until it has enough. */
 ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context);
 
 /* -- what a stream does: entries of work in its queue, or in a graph that it captures -- */
@@ -158,7 +157,7 @@ static inline struct host_place host_place_copy(struct host_place place)
         atomic_fetch_add(&place.stream->references, 1);
     return place;
 }
-/* How many entries the stream has done once it has done all that it holds now. The caller holds its lock. */
+/* How many entries the stream will have done at the end of the work that it holds now. The caller holds its lock. */
 static inline uint64_t host_stream_end_of(const struct host_stream *stream)
 {
     return stream->finished + stream->count;
@@ -176,8 +175,7 @@ static inline struct work host_work_after(struct host_place place)
                : (struct work){.kind = WORK_NOTHING};
 }
 
-/* Finds the stream of a handle. NULL and CUDA's two handles of default streams name the device's
- * default stream. */
+/* Finds the stream of a handle. NULL and CUDA's two handles of default streams name the device's default stream. */
 ceclResult_t host_stream_find(struct cecl_device *dev, ceclStream_t handle,
                               struct host_stream **out);
 /* Makes room for `count` entries, in the queue or in the graph that the stream captures. On success the

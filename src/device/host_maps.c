@@ -45,8 +45,7 @@ static enum answer ask(int fd, uint64_t at, struct host_mapping *mapping)
 
 /* ---- reading the list */
 
-/* The start of the line that is being read: all numbers are in it; the path at the end may be cut
- * off. */
+/* The start of the line that is being read: all numbers are in it; the path at the end may be cut off. */
 struct line {
     char text[128];
     size_t filled;
@@ -80,8 +79,7 @@ static bool parse(struct line *line, uint64_t low, struct host_mapping *mapping)
     return true;
 }
 
-/* Hands over the mappings whose lines end in this part of the file. Returns false once `take` has
- * enough. */
+/* Hands over the mappings whose lines end in this part of the file. Returns false once `take` has enough. */
 static bool take_part(struct line *line, const char *part, size_t bytes, uint64_t low,
                       host_mapping_taker *take, void *context)
 {

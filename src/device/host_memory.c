@@ -63,9 +63,8 @@ static uint64_t available_bytes(void)
     return available > 0 ? available : UINT64_MAX;
 }
 
-/* Refuses memory that the machine cannot give. Many ranks share the machine's memory, so pages are
- * allocated only when they are touched. Without this check memory could run out later, within a
- * copy. */
+/* Refuses memory that the machine cannot give. Many ranks share the machine's memory, so pages are allocated only when
+ * they are touched. Without this check memory could run out later, within a copy. */
 static ceclResult_t check_available(size_t bytes)
 {
     const uint64_t available = available_bytes();
@@ -129,9 +128,8 @@ ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 
 void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    /* Keeps the range reserved. If the range were unmapped, another mapping could take its place,
-     * and unreserve would then remove that mapping. If mmap fails here, the pages stay until
-     * unreserve. */
+    /* Keeps the range reserved. If the range were unmapped, another mapping could take its place, and unreserve would
+     * then remove that mapping. If mmap fails here, the pages stay until unreserve. */
     (void)mmap(addr, bytes, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
 }
 

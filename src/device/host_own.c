@@ -2,7 +2,7 @@
  * a communicator, ending them.
  *
  * As on a GPU, a stream serves all communicators of the process. It ends with the communicator that made
- * it. What it still holds then may be another communicator's work, so it is carried out all the same. */
+ * it. It first carries out the work that it still holds, because that may be another communicator's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -244,7 +244,7 @@ ceclResult_t host_streams_drain(struct cecl_device *dev, int64_t deadline)
     return cecl_drain(dev, count_busy, deadline);
 }
 
-/* Closing memory waits for nothing here. */
+/* Nothing to do: on the host device closing memory waits for nothing. */
 ceclResult_t host_quiet(struct cecl_device *dev, bool (*go_on)(void *context), void *context)
 {
     return ceclSuccess;

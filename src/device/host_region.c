@@ -20,9 +20,8 @@
 
 /* ---- one memory */
 
-/* All lines of one shared mapping have the same id, even if the kernel has split the mapping: the id
- * depends on the address at which the file's first byte would lie. Each line of other memory has an id
- * of its own. */
+/* All lines of one shared mapping have the same id, even if the kernel has split the mapping: the id depends on the
+ * address at which the file's first byte would lie. Each line of other memory has an id of its own. */
 static uint64_t id_of(const struct host_mapping *mapping)
 {
     static const uint8_t key[16] = {0}; /* ids only have to differ, so no secret is needed */
@@ -137,8 +136,7 @@ struct survey {
     const char *trouble;
 };
 
-/* Reads the last used byte of a mapped file by a system call, which fails if the file is
- * shorter. */
+/* Reads the last used byte of a mapped file by a system call, which fails if the file is shorter. */
 static const char *trouble_of(const struct cecl_use *use, const struct host_mapping *mapping,
                               uint64_t end)
 {

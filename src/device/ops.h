@@ -8,7 +8,7 @@
 #define CECL_DEVICE_OP_DECLARED(prefix, name) \
     __typeof__(*((const struct cecl_device_ops *)0)->name) prefix##_##name;
 
-/* -- drain.c: the wait with a deadline for a device's own streams, for all devices -- */
+/* -- drain.c: how each device waits for its own streams, with a deadline -- */
 
 /* Counts the device's own streams that hold unfinished work. *busy is always written. A stream that
  * cannot be queried is not counted, and its error is returned. */

@@ -12,7 +12,8 @@ size_t cecl_awaited_own_words(int nranks)
     return 1 + (nranks == 1 ? 2 : 1) * (size_t)cecl_hosted_awaited_words(nranks);
 }
 
-/* A note has the value in its upper half. The lower half has the launch's value of `done` and the index of the word. */
+/* A note has the value in its upper half. The lower half has the value that `done` has after the launch, and the index
+ * of the word. */
 #define NOTED_BITS 8
 #define NOTED_LAUNCHES 0xffffffu
 _Static_assert(CECL_ROW_SIGNAL *CECL_ONE_SIDED_RANKS <= 1 << NOTED_BITS, "indices of messages");

@@ -42,9 +42,9 @@
 
 /* How many host-visible words cecl_awaited_describe takes. */
 size_t cecl_awaited_own_words(int nranks);
-/* For cecl_flags_open and cecl_flags_close. Fills in these counters' rows in the table of counters, and sets this
- * rank's words to the value before the first one that is awaited. All ranks must have called this function before any
- * rank signals. own: host-visible words. */
+/* For cecl_flags_open and cecl_flags_close. The first function fills in the rows of these words in the table of
+ * counters, and sets this rank's words to the value before the first one that is awaited. All ranks must have called it
+ * before any rank signals. own: host-visible words. */
 ceclResult_t cecl_awaited_describe(struct cecl_flags *flags, const struct cecl_hosted *hosted,
                                    uint32_t *own);
 void cecl_awaited_forget(struct cecl_flags *flags);

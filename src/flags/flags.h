@@ -48,7 +48,7 @@ struct cecl_lines {
         /* how many calls so far, including the one that is being enqueued */
         _Atomic uint64_t calls;
     } list[CECL_LINES];
-    uint32_t next;  /* the line that will be shared next */
+    uint32_t next;  /* the line that will be taken over next */
     uint32_t *done; /* [CECL_LINES] host-visible: how many calls of each line are done */
 };
 
@@ -228,8 +228,8 @@ static inline int cecl_flags_gave_up_on(const struct cecl_flags *flags)
     return (int)cecl_word_read(flags->late) - 1;
 }
 
-/* Whether the kernels of a call with splits on the device have found that rows do not fit. If so, *trouble
- * describes the rows. */
+/* Whether the kernels of a call with splits on the device have found that rows do not fit, or that splits are of
+ * another call. If so, *trouble says which. */
 bool cecl_flags_trouble(const struct cecl_flags *flags, struct cecl_splits_trouble *trouble);
 
 /* Silences flags: from then on no call can begin, and copies of flags that are still enqueued carry values that end no

@@ -22,7 +22,7 @@ static uint32_t pending(const struct cecl_flags *flags, uint32_t line)
     return cecl_line_value(last_of(flags, line)) - cecl_word_read(&flags->lines.done[line]);
 }
 
-/* The stream's own line if it has one; otherwise a free line; if no line is free, the next line to be shared. */
+/* The stream's own line if it has one; else a free line; if no line is free, the next one to be taken over. */
 static uint32_t find(struct cecl_flags *flags, uint64_t stream)
 {
     struct cecl_lines *lines = &flags->lines;
@@ -49,7 +49,7 @@ struct cecl_line_at cecl_line_begin(struct cecl_flags *flags, uint64_t stream,
 
 void cecl_line_roll_back(struct cecl_flags *flags, struct cecl_line_at at)
 {
-    /* the line no longer belongs to this stream: on a shared line it has not waited for the other stream's calls */
+    /* the line no longer belongs to this stream, which may not have waited for another stream's calls on it */
     flags->lines.list[at.line].stream = 0;
     atomic_fetch_sub(&flags->lines.list[at.line].calls, 1);
 }

@@ -1,4 +1,4 @@
-/* See file.h. Signals are blocked in the calling thread alone, so the program's handlers stay as they are. */
+/* See file.h. Signals are blocked only in the calling thread, so the program's handlers stay as they are. */
 #include "util/file.h"
 
 #include <errno.h>
