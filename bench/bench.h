@@ -11,11 +11,11 @@
 #define MAX_SIZES 64
 #define MAX_RESULTS (2 * MAX_SIZES) /* every size in place and out of place */
 
-/* Exit codes. All ranks end with the same code; only a rank that breaks off ends the others, with END_BROKEN. */
+/* Exit codes. All ranks end with the same code. A rank that breaks off returns END_BROKEN and ends the others. */
 enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
 
-/* A collective, or messages of all ranks, as data. Other libraries list functions of their own, in the order
- * of `collectives`. */
+/* A collective, or messages of all ranks, as data. Other libraries list their functions in the order of
+ * `collectives`. */
 struct op {
     const char *name;
     bool block_per_rank; /* sendbuff holds a block for each rank; otherwise one block */
@@ -29,8 +29,7 @@ struct op {
     double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
                          ceclComm_t comm, ceclStream_t stream);
-    /* What a side does with its recvbuff before its first call and after its last; NULL: nothing.
-     * Collective. */
+    /* What a side does with its recvbuff before its first call and after its last one; NULL: nothing. Collective. */
     ceclResult_t (*open)(ceclComm_t comm, void *recv, size_t bytes);
     void (*close)(ceclComm_t comm, const void *recv);
 };
@@ -53,7 +52,7 @@ enum {
 };
 extern const struct op collectives[OP_COUNT];
 
-/* The ranks that a rank sends to and receives from, in an op that passes on; -1: none. */
+/* The ranks to which a rank sends and from which it receives, in an op that passes on; -1: none. */
 struct neighbors {
     int to, from;
 };
@@ -65,7 +64,7 @@ struct type {
     size_t bytes;
 };
 
-/* What --corrupt spoils, so that a test can see that the check finds it. */
+/* What --corrupt spoils, so that a test sees whether the check finds it. */
 enum corruption { CORRUPT_NOTHING, CORRUPT_BYTE, CORRUPT_SKIP };
 
 struct options {
@@ -91,7 +90,7 @@ struct options {
     const char *json;
 };
 
-/* A communicator and what belongs to a run. */
+/* A communicator, and what else a run needs. */
 struct run {
     const char *program; /* the program's name, for messages */
     const struct team *team;
@@ -103,13 +102,13 @@ struct run {
     struct options options;
 };
 
-/* One of the contenders: cecl or another library. Its buffers have room for the largest
- * size, and stay for the whole run. */
+/* One of the contenders: cecl or another library. Its buffers have room for the largest size, and live as long as
+ * the run. */
 struct side {
     const char *name;
     void *send, *recv;
     void *state;
-    /* for cecl's sides: the kind of memory of their buffers, the buffers' sizes, and the run */
+    /* of a side of cecl: the kind of memory of its buffers, the buffers' sizes, and the run */
     int memory;
     size_t send_bytes, recv_bytes;
     const struct run *run;
@@ -134,12 +133,12 @@ struct result {
     long long errors;     /* wrong bytes over all sides, checks and ranks; -1: not checked */
 };
 
-/* ops.c. op_named and type_named return NULL when nothing has this name. */
+/* ops.c. op_named and type_named return NULL if nothing has this name. */
 const struct op *op_named(const char *name);
 const struct type *type_named(const char *name);
-/* The type of an op's results, which may differ from the type of its input, o->type. */
+/* The type of an op's results. It may differ from o->type, the type of its input. */
 const struct type *result_type(const struct options *o);
-/* bytes of a block: whole elements only */
+/* bytes of a block, which has whole elements */
 size_t block_of(const struct options *o, int nranks, size_t bytes);
 size_t send_bytes_of(const struct run *run, size_t block);
 size_t recv_bytes_of(const struct run *run, size_t block);
@@ -148,13 +147,11 @@ size_t size_at(const struct options *o, int index);  /* 0 beyond the last size *
 int op_place(const struct op *op);                   /* OP_... */
 const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place);
 
-/* options.c. Returns false, after a message, when the program should end;
- * *code is the exit code. */
+/* options.c. Returns false, after a message, if the program should end with *code. */
 bool options_parse(struct options *options, int argc, char **argv, const struct run *run,
                    int *code);
 
-/* sides.c. Makes the side that calls cecl. The side's state is `comm`; its buffers are of one kind
- * of memory (kinds.h). */
+/* sides.c. Makes a side that calls cecl, with buffers of one kind of memory (kinds.h). */
 struct side side_cecl_make(const char *name, ceclComm_t comm, int memory);
 /* The run with the communicator and the stream of a side. */
 static inline const struct run *side_run(const struct side *side, const struct run *run)
@@ -162,45 +159,45 @@ static inline const struct run *side_run(const struct side *side, const struct r
     return side->own ? side->own : run;
 }
 
-/* Makes all sides of cecl_perf. Returns 0 when one that was asked for is not available. */
+/* Makes all sides of cecl_perf. Returns 0 if a side that was asked for is not available. */
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
-/* side_nccl.c or side_nccl_absent.c. side_nccl_version: of the NCCL that is loaded, as 2.28.9; NULL
- * in builds without NCCL. side_nccl_make returns false when memory runs out. */
+/* side_nccl.c or side_nccl_absent.c. side_nccl_version: the version of the loaded NCCL, such as 2.28.9; NULL in
+ * builds without NCCL. side_nccl_make: false if there is no memory. */
 const char *side_nccl_version(void);
 bool side_nccl_make(struct side *side, bool copy_engine);
 
-/* side_graph.c. A side that captures another's calls (--graph). `inner` must be made and not open. Returns
- * false if there is no memory. */
+/* side_graph.c. A side that captures the calls of another one (--graph). `inner` must be made and not yet open.
+ * False: no memory. */
 bool side_graph_make(struct side *side, const struct run *run, const struct side *inner);
 
-/* clock_cuda.c or clock_absent.c. Time in us of `iterations` calls on the stream; negative on failure. */
+/* clock_cuda.c or clock_absent.c. Us that `iterations` calls on the stream take; negative on failure. */
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations);
-/* A mark on the run's stream: under CUDA an event. clock_between takes two marks that the stream has
- * passed, frees both, and returns the us between them; negative on failure. Streams of the host device
- * have no events: there it returns the us from the first mark until now. */
+/* A mark on the run's stream: with CUDA an event. clock_between takes two marks that the stream has passed, frees
+ * both, and returns the us between them; negative on failure. The host device has no events that measure time:
+ * there it returns the us from the first mark until now. */
 struct clock_mark {
     void *event;
     double us;
 };
 bool clock_mark(const struct run *run, struct clock_mark *mark);
 double clock_between(const struct run *run, struct clock_mark *from, struct clock_mark *to);
-/* Whether the stream has passed the mark. On the host device always false. */
+/* Whether the stream has passed the mark. Always false on the host device. */
 bool clock_passed(const struct run *run, const struct clock_mark *mark);
-/* Makes a stream of the highest priority, where the device has priorities. */
+/* Makes a stream, of the highest priority if the device has priorities. */
 bool clock_urgent_stream(const struct run *run, ceclStream_t *stream);
 void clock_free_stream(const struct run *run, ceclStream_t stream);
 
-/* check.c. Fills the output, then runs one call on new random input. Returns the number of wrong
- * bytes on this rank, or -1. */
+/* check.c. Fills the output, then makes one call on new random input. Returns how many bytes are wrong on this
+ * rank, or -1. */
 long long check_side(struct side *side, const struct run *run, size_t block, bool in_place,
                      uint64_t seed);
 
-/* elements.c. Small numbers in any type in which reductions are measured. Their sums are exact in
- * any order. elements_can: whether the type has enough such numbers. */
+/* elements.c. Small numbers in any type in which reductions are measured, whose sums are exact in any order.
+ * elements_can: whether the type has enough such numbers. */
 bool elements_can(const struct type *type, int nranks);
-/* elements_fill writes the elements that a key names. elements_wrong counts the elements that differ from the
- * sums over all keys. */
+/* elements_fill writes the elements that a key names. elements_wrong: how many elements differ from the sums over
+ * all keys. */
 void elements_fill(unsigned char *out, const struct type *type, uint64_t key, size_t bytes);
 long long elements_wrong(const unsigned char *got, const struct type *type, const uint64_t *keys,
                          int nkeys, size_t bytes);
@@ -214,15 +211,15 @@ bool report_json(const struct run *run, const struct result *results, int count)
 bool extra_enqueue(const struct run *run, struct side *side);
 int extra_alloc(const struct run *run);
 
-/* beside.c. Carries out --beside for one side. Returns false on failure. */
+/* beside.c. Does --beside for one side. False on failure. */
 bool extra_beside(const struct run *run, struct side *small);
 
-/* groups.c has --group, rows.c has --rows. Both add the wrong bytes of all ranks to *wrong, and return
- * false on failure. */
+/* groups.c does --group, rows.c does --rows. Both add all ranks' wrong bytes to *wrong, and return false on
+ * failure. */
 bool extra_group(const struct run *run, long long *wrong);
 bool extra_rows(const struct run *run, long long *wrong);
-/* turn.c. `call` does one repeat of variant 0 or 1. `medians`: the median over the run's rounds of the
- * slowest rank's time for a repeat, us. */
+/* turn.c. `call` does one repeat of way 0 or 1. `medians`: us of a repeat on the slowest rank, the median over the
+ * run's rounds. */
 typedef bool (*turn_call)(const struct run *run, void *context, int way);
 bool turn_medians(const struct run *run, turn_call call, void *context, int repeats,
                   double medians[2]);
@@ -230,11 +227,11 @@ bool turn_medians(const struct run *run, turn_call call, void *context, int repe
 /* run.c */
 /* Makes cecl's communicator and stream, and host memory if results are checked. */
 bool run_join(struct run *run);
-/* Destroys them. Returns false, after a message, when that fails. A broken communicator is left to
- * the end of the process: peers may already be gone. */
+/* Undoes run_join. Returns false, after a message, if that fails. A broken communicator stays until the process
+ * ends, because peers may be gone already. */
 bool run_leave(struct run *run, int end);
-/* Whether the file that an option names can be written; path NULL: there is none. Leaves no new
- * file behind. Collective. Called first, so that a long run does not end without its results. */
+/* Whether the file that an option names can be written; path NULL: there is none. Leaves no new file behind.
+ * Collective. Called first, so that a long run does not end without its results. */
 bool output_opens(const struct run *run, const char *option, const char *path);
 double median_of(double *values, int count); /* sorts `values` */
 /* Prints a failed call and its reason. Returns false. */

@@ -1,13 +1,13 @@
-/* --beside: how long small calls take while another communicator of the same library makes large (bulk)
- * calls. Each small call is timed by itself, so that a single call that waits for a bulk copy shows.
- * Only small calls that begin while the bulk calls run on all ranks are counted. */
+/* --beside: how long small calls take while another communicator of the same library makes large (bulk) calls. Each
+ * small call is timed by itself, so that a single one that waits for a bulk copy shows. Small calls count only if
+ * they begin while the bulk calls run on all ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "host_copies.h"
 
 #define BURSTS 40
-#define BULK 4   /* bulk calls in flight in a burst */
+#define BULK 4   /* bulk calls that are in flight in a burst */
 #define SMALL 96 /* small calls in a burst, one after the other */
 #define SAMPLES (BURSTS * SMALL)
 
@@ -22,9 +22,9 @@ struct pair {
 /* The measurements of a small and a bulk call of one size. */
 struct burst_times {
     double small[SAMPLES]; /* us, of the slowest rank */
-    /* 1: on some rank the bulk calls had ended before this small call began */
+    /* 1: on some rank the bulk calls had ended when this small call began */
     double alone[SAMPLES];
-    double bulk[BURSTS]; /* us, all bulk calls of a burst, of the slowest rank */
+    double bulk[BURSTS]; /* us of all bulk calls of a burst, on the slowest rank */
 };
 
 /* ---- opening */
@@ -37,8 +37,8 @@ static bool open_bulk_comm(const struct run *run, ceclComm_t *comm)
            complain(run, "a communicator for bulk calls", ceclGetLastError(NULL));
 }
 
-/* All-gathers among the bulk calls are in place, as FSDP makes them. Destroying `bulk_comm` frees their stream
- * and memory. */
+/* Bulk all-gathers are in place, as FSDP makes them. Their stream and memory are freed when `bulk_comm` is
+ * destroyed. */
 static bool open_pair(const struct run *run, struct side *small, ceclComm_t bulk_comm,
                       struct pair *pair)
 {
@@ -74,7 +74,7 @@ static bool call_bulk(struct pair *pair)
     return true;
 }
 
-/* Makes bulk calls (if `with_bulk`) and, while these run, small calls (if `with_small`). */
+/* Makes bulk calls (if `with_bulk`), and small calls (if `with_small`) while those run. */
 static bool run_burst(struct pair *pair, size_t block, bool with_bulk, bool with_small,
                       double small_us[SMALL], double alone[SMALL], double *bulk_us)
 {
@@ -147,7 +147,7 @@ static bool measure_size(struct pair *pair, size_t size)
     return true;
 }
 
-/* Measures all sizes. The side's buffers are large enough for the largest one. */
+/* Measures all sizes. The side's buffers have room for the largest one. */
 static bool measure_pair(struct pair *pair)
 {
     size_t size;

@@ -1,5 +1,5 @@
-/* Prints what this build of cecl is, which settings it knows and which thresholds are in force. With
- * --markdown it prints docs/env.md. */
+/* Prints what this build of cecl is, which settings it knows, and which thresholds are in force. --markdown prints
+ * docs/env.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "sm/images.h"
 #include "util/settings.h"
 
-/* This program launches no kernel, so it has none of the library's, which are large. */
+/* This program launches no kernel, so it has none of the library's large images. */
 const struct cecl_image cecl_images[] = {{0}};
 const struct cecl_image *cecl_image_for(enum cecl_kernel_file file, int capability)
 {

@@ -1,14 +1,13 @@
-/* cecl_perf times a collective over sizes, beside other libraries in the same run,
- * and checks every byte. */
+/* cecl_perf times a collective over sizes, beside other libraries in the same run, and checks every byte. */
 #include <stdio.h>
 
 #include "memory.h"
 
-#define RANKS 2 /* ranks, if neither MPI nor --ranks gives their number */
+#define RANKS 2 /* number of ranks if neither MPI nor --ranks says it */
 #define SPIN_UP_US 300e3
 
-/* Times one round of one side: `iterations` calls or, in graphs, at least that many. *us is the slowest
- * rank's time for a call. */
+/* Times one round of one side: `iterations` calls, or in graphs at least as many. *us: a call's time on the slowest
+ * rank. */
 static bool time_round(struct side *side, const struct run *whole, const void *send, size_t block,
                        int iterations, double *us)
 {
@@ -34,7 +33,7 @@ struct trial {
     bool on[MAX_SIDES];
 };
 
-/* Adds the wrong bytes of all sides and ranks to *errors. `turn` gives new input. */
+/* Adds the wrong bytes of all sides and ranks to *errors. Another `turn` gives other input. */
 static bool check_all(const struct trial *t, const struct run *run, int turn, long long *errors)
 {
     for (int s = 0; s < t->nsides; s++) {
@@ -62,8 +61,8 @@ static bool time_all(const struct trial *t, const struct run *run, int iteration
     return true;
 }
 
-/* Makes calls until the clocks of a GPU that was idle have risen. Otherwise the first size would be timed at
- * lower clocks than the others. All ranks make equally many calls, because each adds up the slowest rank's times. */
+/* Makes calls until the clocks of a GPU that was idle have risen: otherwise the first size would be timed at lower
+ * clocks than the others. `us` has the slowest rank's times, so all ranks make equally many calls. */
 static bool spin_up(const struct trial *t, const struct run *run)
 {
     double us[MAX_SIDES], total = 0;
@@ -76,7 +75,7 @@ static bool spin_up(const struct trial *t, const struct run *run)
     return true;
 }
 
-/* During a check the device is idle for long. So each round first warms up all sides, before it times one. */
+/* A check leaves the device idle for long, so each round warms up all sides before it times one. */
 static bool measure_rounds(const struct trial *t, const struct run *run, long long *errors,
                            double rounds[MAX_ROUNDS][MAX_SIDES])
 {
@@ -175,7 +174,7 @@ static int verdict(const struct run *run, long long wrong)
     return wrong ? END_WRONG : END_FINE;
 }
 
-/* Measures what options ask for besides the sweep. Adds wrong bytes to *wrong. */
+/* Measures what the options ask for besides the sweep. Adds wrong bytes to *wrong. */
 static bool measure_extras(const struct run *run, long long *wrong)
 {
     const struct options *o = &run->options;
@@ -215,7 +214,7 @@ static int perform(struct run *run)
     return run_leave(run, end) ? end : END_BROKEN;
 }
 
-/* Becomes a rank: one that MPI started, or, with --ranks or without MPI, one that this program starts. */
+/* Becomes a rank, which MPI has started, or which this program starts (with --ranks, or without MPI). */
 static bool join(struct run *run, int *argc, char ***argv)
 {
     const int asked = team_ranks_asked(*argc, *argv);
@@ -242,6 +241,6 @@ int main(int argc, char **argv)
         return END_USAGE;
     if (options_parse(&run.options, argc, argv, &run, &end))
         end = perform(&run);
-    run.team->leave(end, end == END_BROKEN); /* others may wait for this rank */
+    run.team->leave(end, end == END_BROKEN); /* other ranks may wait for this one */
     return end;
 }

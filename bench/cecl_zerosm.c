@@ -1,6 +1,5 @@
-/* cecl_zerosm proves zero SM: while a kernel holds every SM of every GPU, each case of a table
- * finishes with the right result. This file has the table, the options and the output;
- * zerosm_run.c runs a case. */
+/* cecl_zerosm proves zero SM: while a kernel holds every SM of every GPU, each case of a table finishes with the
+ * right result. This file has the table, the options and the output; zerosm_run.c runs a case. */
 #include "zerosm.h"
 
 #include <getopt.h>
@@ -10,8 +9,8 @@
 
 #include "gpu.h"
 
-#define PATIENCE_MS 5000 /* ms in which a case must end */
-#define COUNTER_MS 1000  /* ms in which the counter-check must not end */
+#define PATIENCE_MS 5000 /* ms within which a case must end */
+#define COUNTER_MS 1000  /* ms within which the counter-check must not end */
 
 enum { END_FINE, END_FAILED, END_USAGE, END_SKIPPED = 77 };
 
@@ -40,11 +39,11 @@ static const char usage[] =
 #define LEGACY true
 #define IN_POOL MEMORY_POOL, false, false /* no rank is late, and nothing is split */
 
-#define AMPLE (32u << 20)  /* staging for all of a block at a time */
-#define SCANT (256u << 10) /* staging for a part of a block: it goes in chunks */
+#define AMPLE (32u << 20)  /* staging for a whole block of each rank at a time */
+#define SCANT (256u << 10) /* staging for a part of a block, which then goes in chunks */
 #define MORE_THAN_SCANT (SCANT + (4u << 10))
 
-/* An operation, a placement, bytes and staging, each with both kinds of flags and of streams. */
+/* An operation, a placement, bytes and staging, with both kinds of flags and both kinds of streams. */
 #define CASE(...) \
     { \
         __VA_ARGS__ \
@@ -55,8 +54,7 @@ static const char usage[] =
         CASE(__VA_ARGS__, "never", "push", "host", OWN_STREAM, IN_POOL), \
         CASE(__VA_ARGS__, "never", "push", "host", LEGACY, IN_POOL)
 
-/* Few bytes in one go, and many bytes in chunks where a rank's own
- * block goes through staging. */
+/* Few bytes in one go; and many bytes in chunks, if a rank's own block goes through staging. */
 #define EACH_SIZE(op, place) \
     {op, place, 4u << 10, AMPLE, "never", "push", "auto", OWN_STREAM, IN_POOL}, \
         {op, place, 1u << 20, SCANT, "never", "push", "auto", OWN_STREAM, IN_POOL}, \
@@ -64,7 +62,7 @@ static const char usage[] =
         op, place, 1u << 20, SCANT, "never", "push", "host", LEGACY, IN_POOL \
     }
 
-/* A rank that comes late moves the bytes in both directions. */
+/* If ranks are late, the late one of two ranks moves the bytes in both directions. */
 #define IN_MEMORY(op, place, bytes, memory, late, split) \
     { \
         op, place, bytes, AMPLE, "never", "push", "auto", OWN_STREAM, memory, late, split \
@@ -79,9 +77,9 @@ static const char usage[] =
     EACH_ORDER(op, place, 1u << 20, MEMORY_POOL, true), \
         EACH_ORDER(op, place, 1u << 20, MEMORY_MALLOC, true), \
         EACH_ORDER(op, place, 1u << 20, MEMORY_PRIVATE, true)
-#define PIECES (12u << 20) /* with two GPUs a buffer has more than one handle */
+#define PIECES (12u << 20) /* on two GPUs a buffer then has more than one handle */
 
-/* No call may have so many copies that a stream's queue gets full; see zerosm_run.c. */
+/* Each call has so few copies that no stream's queue gets full; see zerosm_run.c. */
 static const struct zerosm_case cases[] = {
     EACH_WAY(ZEROSM_ALL_GATHER, IN_PLACE, 4u << 10, AMPLE),
     EACH_WAY(ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE),
@@ -106,13 +104,13 @@ static const struct zerosm_case cases[] = {
     EACH_SIZE(ZEROSM_SCATTER, OUT_OF_PLACE),
     EACH_SIZE(ZEROSM_ALL_GATHER_STRIDED, IN_PLACE),
     EACH_SIZE(ZEROSM_ALL_GATHER_STRIDED, OUT_OF_PLACE),
-    /* 1 MiB through scant staging would need too many copies */
+    /* through scant staging, 1 MiB would need too many copies */
     EACH_WAY(ZEROSM_ALL_TO_ALL_STRIDED, IN_PLACE, 4u << 10, AMPLE),
     EACH_WAY(ZEROSM_ALL_TO_ALL_STRIDED, IN_PLACE, MORE_THAN_SCANT, SCANT),
     EACH_SIZE(ZEROSM_ALL_TO_ALL_STRIDED, OUT_OF_PLACE),
     EACH_SIZE(ZEROSM_GROUP, IN_PLACE),
     EACH_SIZE(ZEROSM_GROUP, OUT_OF_PLACE),
-    /* Pulling is tried in place only: what peers return to a block's owner is always pushed. */
+    /* Pulling is tried in place only, because blocks that peers return to their owner are always pushed. */
     {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "auto", OWN_STREAM, IN_POOL},
     {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "host", OWN_STREAM, IN_POOL},
     {ZEROSM_ALL_GATHER, IN_PLACE, 1u << 20, AMPLE, "never", "pull", "auto", LEGACY, IN_POOL},
@@ -142,7 +140,7 @@ static const struct zerosm_case cases[] = {
 };
 #define CASES ((int)(sizeof(cases) / sizeof(cases[0])))
 
-/* The counter-check. A reduction needs SMs, so it can end only if they were not held. */
+/* The counter-check: a reduction needs SMs, so it ends only if they are not held. */
 static const struct zerosm_case counter_case =
     CASE(ZEROSM_REDUCE_SCATTER, OUT_OF_PLACE, 1u << 20, AMPLE, "allow", "push", "auto", OWN_STREAM,
          IN_POOL);
@@ -198,7 +196,7 @@ static bool parse_count(const char *name, const char *text, int least, int most,
     return true;
 }
 
-/* Returns false when the program should end; *code is the exit code. */
+/* Returns false if the program should end with *code. */
 static bool parse_options(struct options *o, int argc, char **argv, int *code)
 {
     static const struct option longs[] = {{"case", 1, NULL, 'c'}, {"split", 0, NULL, 's'},
@@ -275,7 +273,7 @@ static int run_all(const struct options *o, int gpus)
     return failed ? END_FAILED : END_FINE;
 }
 
-/* Returns how many GPUs to use; 0 after a message when there are too few. */
+/* How many GPUs to use; 0, after a message, if there are too few. */
 static int find_gpus(const struct options *o)
 {
     const int wanted = o->gpus ? o->gpus : 2;
@@ -299,7 +297,7 @@ int main(int argc, char **argv)
     int code, unheld;
     if (!parse_options(&o, argc, argv, &code))
         return code;
-    /* prints each line at once, in case a later case never ends */
+    /* prints each line at once, because a later case may never end */
     setvbuf(stdout, NULL, _IOLBF, 0);
     const int gpus = find_gpus(&o);
     if (gpus == 0)

@@ -1,7 +1,6 @@
-/* Checks whether a side's result is right. The input is random, the output is filled before the call, and
- * every byte is compared.
- * The expected bytes are computed on the host: each word is a hash of its place. So checking takes
- * about as long as copying the result back. */
+/* Checks a side's result: the input is random, the output is filled before the call, and every byte is compared.
+ * The expected bytes are computed on the host, where each word is a hash of its place, so a check takes about as
+ * long as copying the result back. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +35,7 @@ static void fill(unsigned char *out, uint64_t key, size_t bytes)
     memcpy(out + 8 * words, &last, rest);
 }
 
-/* Number of bytes that differ between two words. */
+/* How many bytes differ between two words. */
 static long long bytes_differing(uint64_t a, uint64_t b)
 {
     long long count = 0;
@@ -79,7 +78,7 @@ static bool move(const struct run *run, void *dst, const void *src, size_t bytes
     return true;
 }
 
-/* Fills the output first and then the input, because in place the input lies inside the output. */
+/* Fills the output, then the input: in place the input lies inside the output. */
 static bool prepare(struct side *side, const struct run *run, const void *send, size_t block,
                     uint64_t seed)
 {
@@ -109,7 +108,7 @@ static bool spoil(struct side *side, const struct run *run, size_t all)
     return move(run, victim, &byte, 1);
 }
 
-/* Checks a block to which all ranks contributed. */
+/* Checks the block to which all ranks contributed. */
 static long long count_wrong_sums(const struct run *run, size_t block, uint64_t seed)
 {
     const int mine = run->options.op->block_per_rank ? run->rank : 0;
@@ -124,7 +123,7 @@ static long long count_wrong_sums(const struct run *run, size_t block, uint64_t 
     return wrong;
 }
 
-/* Checks the blocks that came from one rank each. */
+/* Checks blocks that came from one rank each. */
 static long long count_wrong_blocks(const struct run *run, size_t block, uint64_t seed)
 {
     const struct op *op = run->options.op;

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Gives two ranks different values of each setting. The ranks must be refused if cecl_info says that
-# all ranks need equal values, and must run if it says that each rank may have its own.
-# differ.sh CECL_INFO CECL_PERF MPIRUN...   MPIRUN: the command for two ranks. It gets one command for both ranks,
-# because mpirun of Open MPI 5.0.7 ends by a signal if it gets two.
+# differ.sh CECL_INFO CECL_PERF MPIRUN...: gives two ranks different values of each setting. They must be refused if
+# cecl_info says that all ranks need equal values, and run if it says that each rank may have its own. MPIRUN starts
+# two ranks, with the same command: mpirun of Open MPI 5.0.7 ends by a signal if it gets two commands.
 info=$1 perf=$2
 shift 2
 mpi=("$@")
@@ -37,7 +36,7 @@ values() {
     esac
 }
 
-# All rows are read first: in a loop that reads them, mpirun would take them from standard input.
+# All rows are read before the loop, because mpirun would take them from its standard input.
 mapfile -t rows < <("$info" --markdown | grep '^| `')
 [ "${#rows[@]}" -gt 0 ] || { echo "no setting was read from $info"; failed=1; }
 for row in "${rows[@]}"; do

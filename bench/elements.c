@@ -1,13 +1,12 @@
-/* Small numbers in the types in which reductions are measured. These are the numbers 0 to 7: their
- * sums over ranks are exact in any order and any accumulator. So the check also holds for libraries
- * that add in another order. */
+/* The numbers 0 to 7, in the types in which reductions are measured. Their sums over ranks are exact in any order
+ * and in any accumulator, so the check also holds for libraries that add in another order. */
 #include <string.h>
 
 #include "bench.h"
 
 #define LARGEST 7
 
-/* Up to this number all integers are exact in the type; 0: the type is not measured. */
+/* All integers up to this number are exact in the type; 0: the type is not measured. */
 static int exact_to(ceclDataType_t type)
 {
     switch (type) {
@@ -26,8 +25,8 @@ bool elements_can(const struct type *type, int nranks)
     return nranks * LARGEST <= exact_to(type->id);
 }
 
-/* The bits of a number. Floats are made from an fp32, by cutting off its lowest bits, which are 0 for
- * such small numbers. */
+/* The bits of a number. A float is made from an fp32 by dropping its lowest bits, which are 0 for such small
+ * numbers. */
 static uint64_t bits_of(ceclDataType_t type, unsigned value)
 {
     const float f = (float)value;
@@ -40,13 +39,13 @@ static uint64_t bits_of(ceclDataType_t type, unsigned value)
     case ceclFloat64: return bits;
     case ceclFloat32: return low;
     case ceclBfloat16: return low >> 16;
-    /* fp16's exponent has a bias of 15 instead of 127 */
+    /* the exponent of fp16 has a bias of 15, not 127 */
     case ceclFloat16: return value ? ((low >> 13) - (112u << 10)) : 0;
     default: return value;
     }
 }
 
-/* The word that holds number `index` and 15 numbers beside it. */
+/* The word with number `index` and the 15 numbers beside it. */
 static uint64_t word_of(uint64_t key, size_t index)
 {
     uint64_t x = key + index / 16 * 0x9e3779b97f4a7c15u;

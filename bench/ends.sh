@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command. Fails unless it exits with CODE and a line of its output matches PATTERN.
-# ends.sh CODE PATTERN COMMAND...
+# ends.sh CODE PATTERN COMMAND...: fails unless the command exits with CODE and a line of its output matches
+# PATTERN.
 code=$1 pattern=$2
 shift 2
 output=$("$@" 2>&1)

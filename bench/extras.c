@@ -5,10 +5,10 @@
 #include "clock_wall.h"
 
 #define ENQUEUES 2000
-/* calls between two waits, so that the time of a full queue is not measured */
+/* calls between two waits: a full queue would add to the time */
 #define DRAIN_EVERY 16
 #define PAIRS 2000
-#define LIVE 32 /* blocks that stay allocated during the timed calls, with holes between them */
+#define LIVE 32 /* blocks that stay allocated, with holes between them, during the timed calls */
 
 static void print_times(const struct run *run, const char *what, double *us, int count)
 {
@@ -29,7 +29,7 @@ bool extra_enqueue(const struct run *whole, struct side *side)
     if (side->supports && !side->supports(side, run, in_place))
         return true;
     run->team->barrier();
-    /* The first calls only warm up, because other sizes came before. */
+    /* The first calls are not timed, because calls of other sizes came before. */
     for (int i = -DRAIN_EVERY; i < ENQUEUES; i++) {
         const double start = wall_us();
         if (!side->call(side, run, send, block))
@@ -58,7 +58,7 @@ static bool segments(const struct run *run, uint64_t *count)
     return true;
 }
 
-/* Times one allocation that must grow the pool. *grew says whether it did. */
+/* Times one allocation for which the pool must grow. *grew: whether it did. */
 static bool time_rendezvous(const struct run *run, double *ms, bool *grew)
 {
     uint64_t before = 0, after = 0;
@@ -76,7 +76,7 @@ static bool time_rendezvous(const struct run *run, double *ms, bool *grew)
     return true;
 }
 
-/* Times an allocation and its free, while other blocks live and the pool does not grow. */
+/* Times an allocation and its free while other blocks live and the pool does not grow. */
 static bool time_pairs(const struct run *run, double us[PAIRS])
 {
     void *live[LIVE], *ptr = NULL;
@@ -100,7 +100,7 @@ static bool time_pairs(const struct run *run, double us[PAIRS])
     return after == before || complain(run, "--alloc", "the pool grew amid allocations inside it");
 }
 
-/* All ranks see the same growth of the pool, so they end with the same code. */
+/* The pool grows alike on all ranks, so they end with the same code. */
 static int measure_alloc(const struct run *run)
 {
     static double us[PAIRS];

@@ -1,4 +1,3 @@
-/* See gpu.h. */
 #include "gpu.h"
 
 #include <pthread.h>
@@ -10,7 +9,7 @@ static void load(void)
 {
     void *function;
     gpu.cu = cecl_driver_get(&gpu.why);
-/* ISO C has no cast from an object's address to a function's: the bytes are copied. */
+/* ISO C has no cast from an object's address to a function's, so the bytes are copied. */
 #define GPU_FIND(name, version) \
     function = gpu.cu ? cecl_driver_find(#name, version) : NULL; \
     memcpy(&gpu.name, &function, sizeof(function)); \

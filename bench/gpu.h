@@ -4,7 +4,7 @@
 
 #include "util/driver.h"
 
-/* X(function, version of its signature): the driver's functions that the library itself does not use */
+/* X(function, version of its signature): the driver's functions that only these programs use */
 #define GPU_FUNCTIONS(X) \
     X(cuMemAlloc, 3020) \
     X(cuMemFree, 3020) \
@@ -15,8 +15,8 @@
     X(cuEventSynchronize, 2000)
 
 struct gpu {
-    const struct cecl_driver *cu; /* NULL where there is no driver that can be used */
-    const char *why;              /* if `cu` is NULL: the reason */
+    const struct cecl_driver *cu; /* NULL if there is no usable driver */
+    const char *why;              /* the reason, if `cu` is NULL */
 #define GPU_FIELD(function, version) PFN_##function##_v##version function;
     GPU_FUNCTIONS(GPU_FIELD)
 #undef GPU_FIELD

@@ -15,7 +15,7 @@ struct many {
     bool in_place;
 };
 
-/* way 0: single calls; 1: a group. */
+/* `way`: 0 single calls, 1 a group. */
 static bool call_all(const struct run *run, void *context, int way)
 {
     const struct many *many = context;

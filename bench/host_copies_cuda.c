@@ -6,9 +6,9 @@
 #include "host_copies.h"
 
 struct copies {
-    CUdeviceptr up, down; /* on the GPU: what goes to the host, and what comes from there */
+    CUdeviceptr up, down; /* on the GPU: what goes to the host, and what comes from it */
     void *host[2];        /* pinned */
-    CUstream back;        /* the copies from the host; the others are on the run's stream */
+    CUstream back;        /* has the copies from the host; the others are on the run's stream */
     CUevent event;
 };
 
@@ -35,7 +35,7 @@ static bool open_copies(struct side *side, const struct run *run, size_t send_by
     return true;
 }
 
-/* The stream `later` waits for what is on `earlier`. */
+/* The stream `later` waits for all work on `earlier`. */
 static bool follows(struct copies *c, CUstream later, CUstream earlier)
 {
     const struct cecl_driver *const cu = gpu_get()->cu;

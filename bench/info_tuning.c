@@ -43,7 +43,7 @@ static bool is_replaced(const struct view *view, const struct cecl_tuning_row *r
     return false;
 }
 
-/* Whether this row is in force for view->ranks on one of the devices that were asked for. */
+/* Whether this row is in force for view->ranks ranks on one of the requested devices. */
 static bool holds(const struct view *view, const struct cecl_tuning_row *row)
 {
     for (int d = 0; d < CECL_TUNING_DEVICES; d++) {
@@ -66,7 +66,7 @@ static bool is_shown(const struct view *view, const struct cecl_tuning_row *row)
 
 typedef void (*show)(const struct view *view, const struct cecl_tuning_row *row);
 
-/* Rows of one threshold that are in force: the file's come first. */
+/* The rows of one threshold that are in force: the file's, then the built-in ones. */
 static void each_row(const struct view *view, enum cecl_threshold which, show show_row)
 {
     for (size_t i = 0; i < view->file.nrows; i++)
@@ -79,7 +79,7 @@ static void each_row(const struct view *view, enum cecl_threshold which, show sh
 
 /* ---- for people */
 
-/* Prints words in lines of at most MOST_LINE columns, which begin with `prefix`. */
+/* Prints words in lines that begin with `prefix` and have at most MOST_LINE columns. */
 static void print_folded(const char *prefix, const char *words)
 {
     size_t room = MOST_LINE - strlen(prefix);
@@ -88,7 +88,7 @@ static void print_folded(const char *prefix, const char *words)
         while (length > 0 && words[length] != ' ')
             length--;
         if (length == 0)
-            break; /* one word that is longer than a line */
+            break; /* a word is longer than a line */
         printf("%s%.*s\n", prefix, (int)length, words);
         words += length + 1;
     }
@@ -170,7 +170,7 @@ static bool take(struct view *view, int option, const char *value)
     return false;
 }
 
-/* Returns false after a message on stderr. */
+/* Returns false, after a message on stderr, if an argument is wrong. */
 static bool read_view(struct view *view, int argc, char **argv)
 {
     static const struct option longs[] = {{"evidence", 0, NULL, 'e'},

@@ -2,8 +2,7 @@
 #ifndef CECL_BENCH_INFO_TUNING_H
 #define CECL_BENCH_INFO_TUNING_H
 
-/* Both print the table, or the reason why they cannot. argv: the arguments from --tuning or --tuning-file
- * on. */
+/* Both print the table, or why they cannot. argv: the arguments from --tuning or --tuning-file on. */
 int info_tuning(int argc, char **argv);
 int info_tuning_file(int argc, char **argv);
 

@@ -1,5 +1,5 @@
-/* Kinds of memory on GPUs. Memory in pieces is what PyTorch's expandable segments are: one range of
- * addresses with a handle behind every 20 MiB. */
+/* Kinds of memory on GPUs. Memory in pieces is like PyTorch's expandable segments: one range of addresses, with a
+ * handle behind every 20 MiB. */
 #include "kinds.h"
 
 #include <stdint.h>
@@ -19,7 +19,7 @@ static struct memory_failure check(CUresult result, const char *call)
             return failure_; \
     } while (0)
 
-/* The driver's functions, which are loaded because this rank is on a GPU. */
+/* The driver's functions. They are loaded, because this rank is on a GPU. */
 static const struct cecl_driver *driver(void)
 {
     return gpu_get()->cu;

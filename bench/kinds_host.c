@@ -11,7 +11,7 @@ static struct memory_failure result(bool fine, const char *call)
     return (struct memory_failure){fine ? NULL : call, "no memory"};
 }
 
-/* Shared mappings with their descriptors, which stay open: peers open the memory by them. */
+/* Shared mappings with their descriptors, which stay open, because peers open the memory by them. */
 struct shared {
     void *ptr;
     int fd;

@@ -1,5 +1,5 @@
-/* The collectives, messages and element types that can be measured, and the arithmetic of sizes. A new
- * collective is a line here and one for each other library. */
+/* The collectives, messages and element types that can be measured, and how sizes are computed. A new collective is
+ * a line here, and a line for each other library. */
 #include <string.h>
 
 #include "bench.h"
@@ -36,8 +36,8 @@ static ceclResult_t sum_as_fp32(const void *send, void *recv, size_t count, cecl
     return ceclReduceScatterAs(send, recv, count, type, ceclFloat32, ceclSum, comm, stream);
 }
 
-/* One tile for each rank. Each row of a tile begins where the previous row ends, so a tile is the same as the
- * block of a reduce-scatter. */
+/* One tile for each rank. Rows of a tile follow each other without gaps, so a tile is the block of a
+ * reduce-scatter. */
 static ceclResult_t sum_tiles(const void *send, void *recv, size_t count, ceclDataType_t type,
                               ceclComm_t comm, ceclStream_t stream)
 {
@@ -107,7 +107,7 @@ static ceclResult_t pass_one_way(const void *send, void *recv, size_t count, cec
     return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
-/* The recvbuffs into which ranks put. Sides share them when they open, because sharing cannot be captured. */
+/* The recvbuffs into which ranks put. Sides share them when they open, because a capture cannot contain that. */
 static struct shared {
     ceclComm_t comm;
     const void *recv;
@@ -136,8 +136,8 @@ static void unshare(ceclComm_t comm, const void *recv)
     *s = (struct shared){0};
 }
 
-/* Each rank puts into the memory of the next one, once that is free, and waits for the put of the
- * previous rank. This is sendrecv by one-sided calls. */
+/* sendrecv by one-sided calls: each rank puts into the next rank's memory, once that is free, and waits for the put
+ * of the previous rank. */
 static ceclResult_t put_on(const void *send, void *recv, size_t count, ceclDataType_t type,
                            ceclComm_t comm, ceclStream_t stream)
 {
@@ -158,7 +158,7 @@ static ceclResult_t put_on(const void *send, void *recv, size_t count, ceclDataT
     return result == ceclSuccess ? ceclWaitSignal(1, &is_full, comm, stream) : result;
 }
 
-/* Finds splits on the device: one row for each rank, and where the rows begin. */
+/* Puts splits into device memory, once: one row for each rank, and where the rows begin. */
 static ceclResult_t find_splits(ceclComm_t comm, uint64_t **splits, size_t *nranks)
 {
     static uint64_t *memory, words[2 * CECL_PERF_RANKS];
@@ -192,7 +192,7 @@ static ceclResult_t exchange_by_splits(const void *send, void *recv, size_t coun
                : result;
 }
 
-/* One expert on each rank. */
+/* Each rank has one expert. */
 static const ceclExperts_t one_expert = {.experts = 1, .align = 1};
 
 static ceclResult_t dispatch(const void *send, void *recv, size_t count, ceclDataType_t type,
@@ -225,14 +225,14 @@ const struct op collectives[OP_COUNT] = {
                        .in_place_too = true,
                        .bus = 1,
                        .call = ceclAllGather},
-    /* An all-to-all is not measured in place by default: cecl stages it, and NCCL has none. */
+    /* By default an all-to-all is not measured in place: cecl stages it, and NCCL has none. */
     [OP_ALL_TO_ALL] = {.name = "alltoall",
                        .block_per_rank = true,
                        .block_of_each = true,
                        .size_of_all = true,
                        .bus = 1,
                        .call = ceclAlltoAll},
-    /* Measured with equal blocks, because NCCL has only the all-to-all of equal blocks. */
+    /* Measured with equal blocks, because NCCL's all-to-all has only those. */
     [OP_ALL_TO_ALLV_DEVICE] = {.name = "alltoallv_device",
                                .block_per_rank = true,
                                .block_of_each = true,
@@ -341,7 +341,7 @@ size_t size_at(const struct options *o, int index)
 const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place)
 {
     const struct op *op = run->options.op;
-    if (!in_place || op->passes_on) /* what a rank receives would replace what it sends */
+    if (!in_place || op->passes_on) /* in place, received bytes would replace what a rank sends */
         return side->send;
     return op->block_per_rank || op->reduces ? side->recv
                                              : (char *)side->recv + (size_t)run->rank * block;

@@ -1,5 +1,4 @@
-/* cecl_perf's options. A value with anything wrong in it is refused, with a message that says what is
- * expected. */
+/* cecl_perf's options. A value that is wrong in any way is refused with a message that says what is expected. */
 #include <stdio.h>
 #include <string.h>
 
@@ -137,8 +136,8 @@ static const struct option longs[] = {OPTIONS_SHARED,
                                       {"ranks", 1, NULL, RANKS},
                                       {NULL, 0, NULL, 0}};
 
-/* Stores an option that asks for other memory, for calls beside the measured ones, or for late ranks.
- * Returns NULL, or what was expected. */
+/* Stores an option about other memory, calls beside the measured ones, or late ranks. Returns NULL, or what was
+ * expected. */
 static const char *take_setting(struct options *o, int option, const char *value)
 {
     switch (option) {
@@ -155,7 +154,7 @@ static const char *take_setting(struct options *o, int option, const char *value
     }
 }
 
-/* Stores an option that asks for more than the plain sweep. Returns NULL, or what was expected. */
+/* Stores an option that asks for more than a plain sweep. Returns NULL, or what was expected. */
 static const char *take_extra(struct options *o, int option, const char *value)
 {
     switch (option) {

@@ -16,8 +16,7 @@ enum {
     OPTION_OWN /* the first of a program's own options */
 };
 
-/* corrupt is for tests. It spoils the result of each check (byte) or leaves the
- * collective out (skip). */
+/* --corrupt is for tests: `byte` spoils the result of each check, `skip` leaves the collective out. */
 #define OPTIONS_SHARED \
     {"op", 1, NULL, OPTION_OP}, {"rounds", 1, NULL, OPTION_ROUNDS}, \
         {"json", 1, NULL, OPTION_JSON}, {"corrupt", 2, NULL, OPTION_CORRUPT}, \
@@ -27,12 +26,11 @@ enum {
 
 /* A program's options. */
 struct grammar {
-    /* The second may be NULL. C promises strings of 4,095 characters at most. */
+    /* The second may be NULL. (C promises only 4,095 characters for a string.) */
     const char *usage[2];
     const char *shorts;         /* getopt's, with a leading colon */
     const struct option *longs; /* with OPTIONS_SHARED among them */
-    /* Stores one option. Returns NULL, or what was expected. Passes options that are not
-     * its own to take_shared. */
+    /* Stores one option. Returns NULL, or what was expected. Gives options that are not its own to take_shared. */
     const char *(*take)(struct options *o, int option, const char *value);
 };
 
@@ -40,8 +38,8 @@ const char *take_shared(struct options *o, int option, const char *value);
 bool parse_bytes(const char *text, size_t least, size_t *bytes);
 bool parse_count(const char *text, int least, int most, int *count);
 
-/* Reads argv over the defaults in `o`. Returns false when the program should end with *code: --help
- * was printed, or rank 0 has printed what is wrong. */
+/* Reads argv; `o` has the defaults. Returns false if the program should end with *code: --help was printed, or rank
+ * 0 has printed what is wrong. */
 bool grammar_read(const struct grammar *g, struct options *o, int argc, char **argv,
                   const struct run *run, int *code);
 

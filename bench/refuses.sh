@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fails unless cecl_perf refuses each bad option: every rank must exit with 2, and one line must name the option.
-# refuses.sh RANKS CECL_PERF MPIRUN...
+# refuses.sh RANKS CECL_PERF MPIRUN...: cecl_perf must refuse each bad option: every rank exits with 2, and one line
+# names the option.
 ranks=$1 perf=$2
 shift 2
 failed=0
 
-# refuses NAMED OPTIONS...: the message must contain NAMED. Each rank prints its exit code, because mpirun
-# reports only one.
+# refuses NAMED OPTIONS...: the message must contain NAMED. Each rank prints its exit code, because mpirun reports
+# only one.
 refuses() {
     local named=$1 output
     shift

@@ -3,8 +3,8 @@
 
 #include "bench.h"
 
-/* GB/s as nccl-tests counts them. All blocks count, whether each rank sends or receives them. An
- * all-reduce has one block, and so has a message. */
+/* GB/s as nccl-tests counts them: all blocks count, whether a rank sends or receives them. An all-reduce and a
+ * message have one block. */
 static double algbw_of(const struct run *run, const struct result *r, int side)
 {
     const struct op *op = run->options.op;
@@ -48,8 +48,7 @@ static void print_or_dash(bool known, int width, int digits, double value)
 void report_row(const struct run *run, const struct result *r)
 {
     const struct type *type = run->options.type;
-    /* With one rank nothing crosses a link: there is no bandwidth, and a ratio
-     * would compare overheads. */
+    /* With one rank nothing crosses a link, so there is no bandwidth, and a ratio would only compare overheads. */
     const bool crosses = run->nranks > 1 && r->us[0] > 0;
     if (run->rank != 0)
         return;

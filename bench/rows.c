@@ -13,7 +13,7 @@ struct rows {
     bool gathers;
 };
 
-/* way 0: contiguous; 1: rows. All-gathers are in place, all-to-alls are not. */
+/* `way`: 0 contiguous, 1 rows. All-gathers are in place, all-to-alls are not. */
 static bool call_one(const struct run *run, void *context, int way)
 {
     const struct rows *r = context;
@@ -34,7 +34,7 @@ static bool call_one(const struct run *run, void *context, int way)
     return true;
 }
 
-/* Byte `at` of rank `rank`'s input. No rows are alike, so a row in the place of another one shows. */
+/* Byte `at` of rank `rank`'s input. All rows differ, so a row in the place of another one shows. */
 static unsigned char byte_of(int rank, size_t at)
 {
     uint64_t x = (at + 1) * 0x9e3779b97f4a7c15u ^ (uint64_t)rank << 32;
@@ -43,8 +43,7 @@ static unsigned char byte_of(int rank, size_t at)
     return (unsigned char)(x >> 56);
 }
 
-/* Finds where byte `i` of rank `from`'s contribution arrives (*at), and which byte of its sendbuff
- * it is (*source). */
+/* Where byte `i` of rank `from`'s contribution arrives (*at), and which byte of its sendbuff it is (*source). */
 static void trace(const struct run *run, const struct rows *r, int from, size_t i, size_t *at,
                   size_t *source)
 {
@@ -62,8 +61,8 @@ static bool move(const struct run *run, void *dst, const void *src, size_t bytes
     return true;
 }
 
-/* Fills both buffers, also the output, which has the result of the calls before. An all-gather overwrites
- * the blocks of other ranks in its input. */
+/* Fills both buffers: recvbuff still has the result of earlier calls, and an all-gather has overwritten the other
+ * ranks' blocks in its input. */
 static bool prepare(const struct run *run, const struct rows *r, unsigned char *host, size_t all)
 {
     memset(host, 0xA5, all);

@@ -24,7 +24,7 @@ double median_of(double *values, int count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
-/* Writes nothing, so that an earlier run's results stay until this run has its own. */
+/* Does not write to the file, so an earlier run's results stay until this run has its own. */
 bool output_opens(const struct run *run, const char *option, const char *path)
 {
     int opens = 1;

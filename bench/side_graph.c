@@ -7,16 +7,15 @@
 struct captured {
     struct side inner;
     char name[32];
-    struct run run; /* with a communicator of its own, for the captures and for cecl's calls */
+    struct run run; /* with a communicator of its own, for captures and for cecl's calls */
     bool is_cecl;
     ceclGraph_t graph; /* the last call's graph, sendbuff and block */
     const void *send;
     size_t block;
 };
 
-/* In a communicator that has graphs, eager calls wait for the graphs. So captured calls get a communicator of
- * their own. The first call is eager, because NCCL allocates memory in the first call on copy
- * engines, and that would break a capture. */
+/* Captured calls get a communicator of their own: if a communicator has graphs, its eager calls wait for them. The
+ * first call is eager, because NCCL's first call on copy engines allocates memory, which would break a capture. */
 static bool captured_open(struct side *side, const struct run *run, size_t send_bytes,
                           size_t recv_bytes)
 {
@@ -67,7 +66,7 @@ static bool captured_call(struct side *side, const struct run *run, const void *
     return true;
 }
 
-/* Reducing in place again changes the result, so the result could not be checked. */
+/* In place, each launch would reduce the last result once more, so the result could not be checked. */
 static bool captured_supports(const struct side *side, const struct run *run, bool in_place)
 {
     const struct captured *c = side->state;

@@ -1,5 +1,4 @@
-/* NCCL as a baseline: with its defaults, and with its copy engines (zero-CTA
- * policy, symmetric windows). */
+/* NCCL as a baseline: with its defaults, and with its copy engines (zero-CTA policy, symmetric windows). */
 #include <mpi.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -121,7 +120,7 @@ static nccl_function *const functions[OP_COUNT] = {
     [OP_SEND] = pass_one_way,
     [OP_PUT] = pass_on, /* the same exchange by messages */
 };
-/* cecl's types have NCCL's numbers. The first, a middle one and the last are checked here. */
+/* cecl's types have NCCL's numbers: checked for the first, a middle and the last one. */
 _Static_assert((int)ceclInt8 == (int)ncclInt8 && (int)ceclFloat32 == (int)ncclFloat32 &&
                    (int)ceclFloat8e5m2 == (int)ncclFloat8e5m2,
                "a type is passed to NCCL as its number");

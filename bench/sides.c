@@ -48,8 +48,7 @@ struct side side_cecl_make(const char *name, ceclComm_t comm, int memory)
                          .close = cecl_close};
 }
 
-/* Adds each side once more, with its calls in a graph. For its graphs a side of NCCL has a
- * communicator of its own. */
+/* Adds each side once more, with its calls in a graph. NCCL's graphs get a communicator of their own. */
 static int add_graphs(const struct run *run, struct side sides[MAX_SIDES], int count)
 {
     for (int s = 0; s < count; s++) {

@@ -1,6 +1,6 @@
-/* Ranks that the program starts itself: children of one process, with memory that all share. They pass
- * values through it, each in a place of its own, between two barriers. A rank that has to wait yields its
- * processor: there may be fewer processors than ranks. */
+/* Ranks that the program starts itself: children of one process, with memory that all share. In it each rank has a
+ * place of its own, through which values are passed between two barriers. A rank that waits yields its processor,
+ * because there may be fewer processors than ranks. */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -17,8 +17,8 @@
 #define PLACE_BYTES 4096
 
 static struct shared {
-    atomic_int came;    /* ranks that have come to the next barrier */
-    atomic_uint passed; /* barriers that all have passed */
+    atomic_int came;    /* how many ranks have come to the next barrier */
+    atomic_uint passed; /* how many barriers all ranks have passed */
     _Alignas(64) unsigned char places[TEAM_RANKS_MAX][PLACE_BYTES];
 } * shared;
 static int own, all; /* this rank, and how many there are */
@@ -45,7 +45,7 @@ static void max_of_place(double *values, size_t count)
             memcpy(&theirs, shared->places[r] + i * sizeof(theirs), sizeof(theirs));
             values[i] = theirs > values[i] ? theirs : values[i];
         }
-    barrier(); /* no rank writes its place again before all have read it */
+    barrier(); /* all ranks have read all places before one is written again */
 }
 
 static void max(double *values, int count)
@@ -96,7 +96,7 @@ static ceclResult_t comm_init(ceclComm_t *comm, const ceclConfig_t *config)
     return ceclCommInitRankConfig(comm, all, made.id, own, config);
 }
 
-/* The starting process ends the other ranks when one breaks off. */
+/* If one rank breaks off, the starting process ends the others. */
 static void leave(int end, bool broke)
 {
     (void)end;
@@ -110,8 +110,8 @@ static void end_those_left(const pid_t *ranks)
             kill(ranks[r], SIGKILL);
 }
 
-/* Waits for all ranks. Returns the exit code of the first rank that fails. The other ranks then
- * have a second to end by themselves, before they are killed. */
+/* Waits for all ranks, and returns the exit code of the first one that fails. The others then have a second to end
+ * by themselves before they are killed. */
 static int wait_for_all(pid_t *ranks)
 {
     int end = 0, waited_ms = 0;

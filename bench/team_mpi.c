@@ -41,7 +41,7 @@ const struct team *team_mpi_join(int *argc, char ***argv, int *rank, int *nranks
 {
     static const struct team team = {barrier, max, sum, bcast, comm_init, leave};
     int is_there = 0, threads;
-    /* a program with threads has already initialized MPI in its own way */
+    /* a program with threads has initialized MPI already, in its own way */
     MPI_Initialized(&is_there);
     if (!is_there)
         MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &threads);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless scripts/compare_builds.py runs both builds in turn, once a round; compares runs of the same
-# round in each size and placement; and reports a run that fails. test_compare_builds.sh COMPARE_BUILDS.PY
+# test_compare_builds.sh COMPARE_BUILDS.PY: the script must run both builds in turn, once in each round, compare
+# runs of the same round in each size and placement, and report a run that fails.
 set -u
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 compare=$1
@@ -8,8 +8,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 fail() { echo "$*"; exit 1; }
 
-# build NAME US...: makes a build whose cecl_perf notes that it ran. Out of place it reports the given us, one for each
-# round; in place it always reports the number of letters in NAME. The launcher drops "-n RANKS".
+# build NAME US...: makes a build whose cecl_perf notes that it ran. Out of place it reports the given us, one for
+# each round; in place always the number of letters in NAME. The launcher drops "-n RANKS".
 build() {
     local name=$1
     shift
@@ -50,7 +50,7 @@ grep -qF "| --op x | 4096 | out | cecl | 10.00 |" <<<"$output" || fail "the othe
 
 build one 10
 build two 10
-# In build two every case leaves the placement "in" out.
+# Each case of build two lacks the placement "in".
 sed -i 's/--out-of-place/x/' "$dir/two/bench/cecl_perf"
 output=$(python3 "$compare" "$dir/one" "$dir/two" --rounds 1 --case "--op x" -- "$dir/launch" 2>&1) &&
     fail "what one build alone measures is no failure: $output"

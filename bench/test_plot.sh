@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless plot.py draws every kind of chart, and refuses other files. The numbers are made up.
-# test_plot.sh draws|refuses PLOT.PY
+# test_plot.sh draws|refuses PLOT.PY: plot.py must draw every kind of chart, and refuse other files. The numbers are
+# made up.
 mode=$1 plot=$2
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 folder=$(mktemp -d)
@@ -44,8 +44,8 @@ cat >fsdp2.json <<'END'
   "cecl": {"median": 69.68, "least": 69.5, "most": 69.9, "rounds": [69.68], "last_loss": 2.4}}}
 END
 
-# drawn NAME WORDS...: NAME.svg must contain all WORDS and no date, and a second drawing must give the
-# same bytes. It must have a white ground, because its text is black and the page may be dark.
+# drawn NAME WORDS...: NAME.svg must contain all WORDS and no date, and must be drawn with the same bytes again. Its
+# background must be white: its text is black, and the page may be dark.
 drawn() {
     local name=$1 words
     shift

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Fails unless cecl_tune measures on the host device, writes a file that loads, writes nothing else, and
-# refuses what it must.
-# tune.sh CECL_TUNE CECL_PERF CECL_INFO MPIRUN... (for two ranks)
+# tune.sh CECL_TUNE CECL_PERF CECL_INFO MPIRUN... (for two ranks): cecl_tune must measure on the host device, write
+# a file that can be loaded and nothing else, and refuse wrong options.
 tune=$1 perf=$2 info=$3
 shift 3
 mpi=("$@")
@@ -9,7 +8,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 failed=0
 
-# fails WORDS: says what is wrong.
+# fails WORDS: prints what is wrong.
 fails() {
     echo "$1"
     failed=1
@@ -33,8 +32,8 @@ CECL_TUNING=$dir/all "$info" --tuning --ranks 2 --device host | grep -q 'small.a
 CECL_TUNING=$dir/all "${mpi[@]}" "$perf" -b 1K -e 64K -f 8 -n 2 -w 1 --rounds 1 >"$dir/said" 2>&1 ||
     fails "cecl_perf does not load what cecl_tune wrote: $(cat "$dir/said")"
 
-# Without --output: a message has the file's full name, and no other file is written. If no GPU is found, one
-# message says so, although each way has communicators.
+# Without --output: a message has the file's full name, and no other file is written. If no GPU is found, only one
+# message says so, although each way makes communicators.
 mkdir "$dir/here"
 (cd "$dir/here" && env -u CECL_DEVICE CUDA_VISIBLE_DEVICES=-1 "${mpi[@]}" "$tune" --quick --seconds 2 --op alltoall) \
     >"$dir/said" 2>&1 || fails "cecl_tune without --output: $(cat "$dir/said")"
@@ -48,7 +47,7 @@ grep -qF "wrote $dir/here/cecl.tuning: CECL_TUNING=$dir/here/cecl.tuning" "$dir/
     fails "GPUs were found: $(cat "$dir/said")"
 [ ! -e "$dir/broken" ] || fails "a file of a run that broke is left"
 
-# One operation, with rows from before: rows stay, unless they are measured again.
+# One operation, with rows from before: they stay unless they are measured again.
 printf 'cecl-tuning 1\nreduction.reading_sms * any 5\nall_gather.returned_max_bytes 2 host 3KiB\n' >"$dir/before"
 CECL_TUNING=$dir/before "${mpi[@]}" "$tune" --quick --seconds 20 --op all_gather --output "$dir/some" >"$dir/said" 2>&1 ||
     fails "cecl_tune --op all_gather: $(cat "$dir/said")"

@@ -5,7 +5,7 @@
 
 #include "clock_wall.h"
 
-/* *us is the slowest rank's time for one repeat. */
+/* *us: the slowest rank's time for one repeat. */
 static bool time_way(const struct run *run, turn_call call, void *context, int way, int repeats,
                      double *us)
 {

@@ -1,5 +1,5 @@
-/* cecl_zerosm: what a case and its outcome are. cecl_zerosm.c has the table of cases and the
- * output, zerosm_run.c runs a case, zerosm_ops.c has the operations, zerosm_split.c splits. */
+/* What a case of cecl_zerosm and its outcome are. cecl_zerosm.c has the table of cases and the output, zerosm_run.c
+ * runs a case, zerosm_ops.c has the operations, zerosm_split.c splits. */
 #ifndef CECL_ZEROSM_H
 #define CECL_ZEROSM_H
 
@@ -10,7 +10,7 @@
 
 #include "kinds.h"
 
-#define ZEROSM_MAX_GPUS 16 /* as many as hold_sms holds at the same time */
+#define ZEROSM_MAX_GPUS 16 /* as many as hold_sms can hold at the same time */
 
 enum zerosm_op {
     ZEROSM_ALL_GATHER,
@@ -23,44 +23,42 @@ enum zerosm_op {
     ZEROSM_ALL_GATHER_STRIDED, /* rows of 2 KiB, along the last dimension */
     ZEROSM_ALL_TO_ALL_STRIDED,
     ZEROSM_GROUP,         /* one call of each operation above */
-    ZEROSM_REDUCE_SCATTER /* never in place, never of a group: it always needs SMs */
+    ZEROSM_REDUCE_SCATTER /* never in place or in a group: it always needs SMs */
 };
 
 /* A collective and the settings of its communicator. */
 struct zerosm_case {
     enum zerosm_op op;
     bool in_place;
-    /* of the largest block. A block is what one rank gets from another; in a group, what it gets in
-     * all calls of the group together */
+    /* bytes of the largest block: what one rank gets from another one, in all calls of a group together */
     size_t bytes;
     size_t staging;        /* CECL_STAGING_BYTES */
     const char *policy;    /* CECL_SM_POLICY: never, allow */
     const char *direction; /* CECL_DIRECTION: push, pull */
     const char *flags;     /* CECL_FLAGS: auto, host */
-    bool legacy;           /* on the legacy default stream, else on a stream of its own */
+    bool legacy;           /* on the legacy default stream; otherwise on a stream of its own */
     int memory;            /* the kind of both buffers (kinds.h) */
-    bool late;             /* each rank but the first comes late to each call */
-    bool split;            /* on communicators out of ceclCommSplit (zerosm_split.h) */
+    bool late;             /* each rank but the first one comes late to each call */
+    bool split;            /* on communicators that ceclCommSplit made (zerosm_split.h) */
 };
 
 struct zerosm_outcome {
-    bool finished;  /* while every SM was held; otherwise it finished after they were free */
+    bool finished;  /* while every SM was held; otherwise after they were free */
     double ms;      /* from the first call to the end, or until patience_ms were over */
     char path[64];  /* what ceclGroupExplain says on rank 0 */
     char why[1024]; /* what went wrong, when zerosm_run returned false */
 };
 
-/* Holds every SM of each GPU once, one GPU after another, so that the kernel is loaded everywhere
- * before two GPUs are held at the same time: loading may wait for a GPU. Returns false when GPU
- * *gpu could not be held; stderr says why. */
+/* Holds every SM of each GPU once, one GPU after another, so that the kernel is loaded on all before two are held
+ * at the same time: loading may wait for a GPU. Returns false if GPU *gpu could not be held; stderr says why. */
 bool zerosm_hold_each_once(int gpus, int *gpu);
 
-/* Runs `c` on GPUs 0 .. gpus-1 with communicators of its own. It fills the input from `seed`,
- * holds every SM, makes the calls, and gives their streams `patience_ms` to end. Then it releases
- * the SMs, lets unfinished calls end, and checks every byte.
+/* Runs `c` on GPUs 0 .. gpus-1 with communicators of its own. Fills the input from `seed`, holds every SM, makes
+ * the calls, and gives their streams `patience_ms` to end. Then releases the SMs, lets unfinished calls end, and
+ * checks every byte.
  *
- * Returns false with out->why when something failed, a byte is wrong, or the SMs were not held
- * throughout. A late end is no failure; out->finished reports it. */
+ * Returns false with out->why if something failed, a byte is wrong, or the SMs were not held throughout. A late end
+ * is no failure; out->finished reports it. */
 bool zerosm_run(const struct zerosm_case *c, int gpus, unsigned seed, int patience_ms,
                 struct zerosm_outcome *out);
 

@@ -10,7 +10,7 @@ int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *part
     const size_t bytes = c->bytes / ZEROSM_PARTS;
     for (int i = 0; i < ZEROSM_PARTS; i++) {
         const enum zerosm_op op = (enum zerosm_op)i;
-        /* two all-to-alls in place would need too many copies */
+        /* in place, two all-to-alls would need too many copies */
         const bool in_place = c->in_place && op != ZEROSM_ALL_TO_ALL_STRIDED;
         parts[i] =
             (struct zerosm_part){op, in_place, gpus, bytes, (size_t)i * (size_t)gpus * bytes};
@@ -104,7 +104,7 @@ static ceclResult_t call_variable(const struct zerosm_part *p, int g, const void
     }
     if (p->op == ZEROSM_ALL_GATHERV)
         return ceclAllGatherv(in, receives[g], out, receives, to, ceclUint8, comm, stream);
-    /* ceclAlltoAllv waits for the peers' host threads, but here one thread makes all calls. */
+    /* ceclAlltoAllv waits for the peers' host threads, and here one thread makes all calls. */
     return ceclAlltoAllvAt(in, sends, from, out, receives, to, at_peers, ceclUint8, comm, stream);
 }
 

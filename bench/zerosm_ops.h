@@ -6,20 +6,20 @@
 
 #define ZEROSM_ROOT 1 /* the root of broadcast, gather and scatter */
 
-/* One operation of a case: the case's own, or one of its group. Each uses a part of the buffers. */
+/* One operation: the case's own, or one of its group. Each uses a part of the buffers. */
 struct zerosm_part {
     enum zerosm_op op;
     bool in_place;
     int gpus;
     size_t bytes; /* of the largest block */
-    size_t at;    /* where its part begins in both buffers; the part has gpus * bytes bytes */
+    size_t at;    /* where its part begins in both buffers; it has gpus * bytes bytes */
 };
 /* Lists the operations of a case, at most ZEROSM_PARTS. */
 #define ZEROSM_PARTS 9
 int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *parts);
 
-/* The block that goes from one GPU to another: its bytes, where it begins in the sender's input,
- * and where it begins in the receiver's part of recvbuff. */
+/* The block that goes from one GPU to another: its bytes, and where it begins in the sender's input and in the
+ * receiver's part of recvbuff. */
 struct zerosm_block {
     size_t bytes, sent_at, wanted_at;
     size_t width, sent_pitch, wanted_pitch; /* rows of `width` bytes; width 0: one row */

@@ -1,8 +1,8 @@
 /* cecl_zerosm: one case, from making its communicators to checking its last byte.
  *
- * One thread makes all calls, so no call may wait for a peer. Therefore all memory is in the first
- * segment, CECL_CHECK is off, and each call is made on all ranks before the next one. Calls have
- * few copies, so that no driver queue gets full. */
+ * One thread makes all calls, so no call may wait for a peer. Therefore all memory is in the first segment,
+ * CECL_CHECK is off, and each call is made on all ranks before the next one. Calls have so few copies that no queue
+ * of the driver gets full. */
 #include "zerosm.h"
 
 #include <stdarg.h>
@@ -17,14 +17,14 @@
 #include "zerosm_ops.h"
 #include "zerosm_split.h"
 
-/* An odd number: in place each all-to-all takes the previous result as its input, so an even number of them
- * would restore the input. */
+/* An odd number: an all-to-all in place takes the last result as its input, so an even number of them would restore
+ * the input. */
 #define CALLS 3
-#define AFTERWARDS_MS 5000 /* ms for calls that did not end while SMs were held */
-/* bytes, besides staging and buffers: flags, the values of flags, slots, and the memory through
- * which private memory is carried (api/setup.c) */
+#define AFTERWARDS_MS 5000 /* time for calls that have not ended while SMs were held */
+/* bytes besides staging and buffers: flags and their values, slots, and the memory that carries private memory
+ * (api/setup.c) */
 #define SEGMENT_ROOM (40 << 20)
-/* ms: longer than SMs are held, so that it ends only a call that hangs */
+/* in ms. SMs are held for less, so it ends only a call that hangs */
 #define COLLECTIVE_TIMEOUT "10000"
 
 /* A case in progress. Index g is GPU g. */
@@ -37,8 +37,8 @@ struct stage {
     struct zerosm_part parts[ZEROSM_PARTS];
     int nparts;
     size_t all;                                                  /* bytes of all ranks' blocks */
-    ceclComm_t comms[ZEROSM_MAX_GPUS], parents[ZEROSM_MAX_GPUS]; /* parents: if the case splits */
-    /* for calls that are not on the legacy stream, and for filling and checking */
+    ceclComm_t comms[ZEROSM_MAX_GPUS], parents[ZEROSM_MAX_GPUS]; /* `parents`: if the case splits */
+    /* for calls that are not on the legacy stream, for filling and for checking */
     ceclStream_t streams[ZEROSM_MAX_GPUS];
     unsigned char *recv[ZEROSM_MAX_GPUS], *send[ZEROSM_MAX_GPUS];
     unsigned char *want, *got; /* on the host */
@@ -79,8 +79,8 @@ static void set_bytes(const char *name, size_t bytes)
     setenv(name, text, 1);
 }
 
-/* ceclCommInitAll takes its settings from the environment only. The caller's settings are replaced,
- * so that a case is the same everywhere. */
+/* ceclCommInitAll takes settings only from the environment. The caller's are replaced, so that a case is the same
+ * everywhere. */
 static void set_environment(const struct stage *s)
 {
     setenv("CECL_DEVICE", "cuda", 1);
@@ -154,8 +154,8 @@ static void close_comms(struct stage *s, const ceclComm_t *comms, bool fine)
             ceclCommAbort(comms[g]);
 }
 
-/* Streams and memory are freed with their communicator. After a failure communicators are aborted,
- * because ranks may wait for each other. */
+/* Streams and memory are freed with their communicator. After a failure communicators are aborted, because ranks
+ * may wait for each other. */
 static void close_all(struct stage *s, bool fine)
 {
     close_comms(s, s->comms, fine);
@@ -217,7 +217,7 @@ static void lay_blocks(const struct stage *s, int part, int g, unsigned char *ou
     }
 }
 
-/* Computes what GPU g must have at the end. Bytes that no block covers are as before. */
+/* Computes what GPU g must have at the end. Bytes outside all blocks stay as they are. */
 static void expect(const struct stage *s, int g)
 {
     memset(s->want, 0x5A, s->all);
@@ -234,8 +234,7 @@ static bool copy(struct stage *s, int g, void *dst, const void *src, size_t byte
            called(s, g, ceclStreamSynchronize(s->comms[g], s->streams[g]), "ceclStreamSynchronize");
 }
 
-/* Fills the buffers so that no byte of the output is right before the calls,
- * unless it is their input. */
+/* Fills the buffers: before the calls, only output bytes that are also input may be right. */
 static bool fill(struct stage *s, int g)
 {
     const int me = s->rank[g];
@@ -305,7 +304,7 @@ static bool explain_one(struct stage *s, int g, ceclExplanation_t *e)
     return called(s, g, ceclGroupExplain(s->comms[g], e), "ceclGroupExplain") && fine;
 }
 
-/* Explaining also makes the plans, so that the calls only enqueue. */
+/* Explaining also makes the plans, so the calls only have to enqueue. */
 static bool explain_all(struct stage *s)
 {
     const int expected = strcmp(s->c->policy, "never") == 0;
@@ -330,7 +329,7 @@ static bool call_one(struct stage *s, int g)
     return groups ? called(s, g, ceclGroupEnd(), "ceclGroupEnd") && fine : fine;
 }
 
-/* All ranks make a call, in one group, so no rank is late to it. */
+/* All ranks make a call in one group, so no rank is late to it. */
 static bool call_all_once(struct stage *s)
 {
     bool fine = s->c->late || called(s, 0, ceclGroupStart(), "ceclGroupStart");
@@ -359,7 +358,7 @@ static double now_ms(void)
 /* Whether the stream of GPU g's calls has ended. */
 static bool ended(struct stage *s, int g)
 {
-    /* the legacy stream that is queried is the current GPU's */
+    /* a query of the legacy stream asks about the current GPU's */
     if (!set_device(s, g))
         return false;
     const CUresult state = gpu_get()->cu->cuStreamQuery(s->c->legacy ? NULL : s->streams[g]);
@@ -375,7 +374,7 @@ static bool all_ended(struct stage *s)
     return true;
 }
 
-/* A stream that cannot be queried ends the wait; the error is recorded. */
+/* Also ends the wait if a stream cannot be queried; the error is recorded. */
 static bool ended_within(struct stage *s, int ms)
 {
     const struct timespec pause = {.tv_nsec = 100000};
@@ -400,7 +399,7 @@ static bool hold_all(struct stage *s, struct hold_sms **holds)
     return true;
 }
 
-/* Releases the SMs. Returns whether all of them were held until now. */
+/* Releases the SMs. Returns whether all were held until now. */
 static bool let_go(struct stage *s, struct hold_sms **holds)
 {
     bool held = true;
@@ -409,7 +408,7 @@ static bool let_go(struct stage *s, struct hold_sms **holds)
     return held;
 }
 
-/* Between holding and releasing, nothing returns early, and no memory is allocated or freed. */
+/* While SMs are held, nothing returns early, and no memory is allocated or freed. */
 static bool run_held(struct stage *s, int patience_ms)
 {
     struct hold_sms *holds[ZEROSM_MAX_GPUS] = {NULL};
@@ -424,8 +423,8 @@ static bool run_held(struct stage *s, int patience_ms)
     return held || tell(s, "the SMs were not held throughout, which proves nothing");
 }
 
-/* A call that may use SMs is made once before they are held. Otherwise its kernels would have to be
- * loaded later, and loading may wait for the SMs. A call that may use none gets no such help. */
+/* A call that may use SMs is made once before they are held: loading its kernels later might wait for the SMs. A
+ * call that may use none gets no such help. */
 static bool load_kernels(struct stage *s)
 {
     if (strcmp(s->c->policy, "never") == 0)

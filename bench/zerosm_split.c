@@ -1,4 +1,4 @@
-/* Splitting for cecl_zerosm. ceclCommSplit waits for all ranks, so each rank has a thread for it. */
+/* Splits for cecl_zerosm. Each rank has a thread, because ceclCommSplit waits for all ranks. */
 #include "zerosm_split.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Holds every SM of a GPU; see hold_sms.h. The kernel has two blocks for each SM, which take all of the SM's threads.
- * (One block would leave room for a block of another kernel.) */
+/* Holds every SM of a GPU; see hold_sms.h. The kernel has two blocks for each SM, which together take all of its
+ * threads. (One block alone would leave room for a block of another kernel.) */
 #include "hold_sms.h"
 
 #include <stdbool.h>
@@ -16,17 +16,16 @@
 #define LIMIT_NS 20000000000ull
 #define START_MS 10000
 
-/* Pinned memory, zeroed before a launch. Every word has one writer, the host or thread 0 of one
- * block, except `gave_up`: any block may write it, but always the same value. Atomic operations on
- * host memory are not available on every machine. */
+/* Pinned memory, zeroed before a launch. Each word has one writer, the host or thread 0 of one block, because not
+ * every machine has atomic operations on host memory. Any block may write `gave_up`, but always the same value. */
 struct words {
-    volatile uint32_t let_go;  /* set by the host: the kernel ends */
-    volatile uint32_t gave_up; /* set by a block that ends because its time is over */
+    volatile uint32_t let_go;  /* the host sets it to end the kernel */
+    volatile uint32_t gave_up; /* a block sets it when it ends because its time is over */
     volatile uint32_t runs[BLOCKS_MAX];
 };
 
-/* The kernel: cecl_hold(words, limit in ns). Thread 0 polls. The other threads wait at the barrier, and so keep their
- * places on the SM. In PTX, which the driver compiles for the GPU. */
+/* The kernel: cecl_hold(words, limit in ns). Thread 0 polls; the other threads wait at the barrier, and so keep
+ * their places on the SM. It is PTX, which the driver compiles for the GPU. */
 static const char kernel_text[] =
     ".version 7.0\n"
     ".target sm_80\n"
@@ -72,14 +71,14 @@ _Static_assert(offsetof(struct words, gave_up) == 4 && offsetof(struct words, ru
 
 struct hold_sms {
     int ordinal;
-    int blocks; /* all resident at once: 2 for each SM; 0 before the launch */
+    int blocks; /* blocks that run at the same time: 2 for each SM; 0 before the launch */
     bool own_stream;
     CUstream stream;
     struct words *words;
 };
 
-/* One allocation serves all holds. The first hold makes it and the last one frees it, because
- * pinning memory while another GPU is held might wait for that GPU. */
+/* One allocation serves all holds: the first hold makes it, and the last one frees it. Pinning memory while another
+ * GPU is held might wait for that GPU. */
 static struct words *all_words;
 static bool taken[HOLDS_MAX];
 
@@ -138,11 +137,10 @@ static void words_give_back(struct words *words)
     all_words = NULL;
 }
 
-/* Loads the kernel onto the current GPU. Otherwise the launch would load it, and loading may wait for work that runs
- * there. */
+/* Loads the kernel onto the current GPU. If the launch had to load it, that might wait for work that runs there. */
 static bool load(CUkernel *kernel)
 {
-    static CUlibrary library; /* belongs to no context, and stays */
+    static CUlibrary library; /* belongs to no context, and is never unloaded */
     CUfunction here = NULL;
     return (library ||
             WORKS(cuLibraryLoadData, &library, kernel_text, NULL, NULL, 0, NULL, NULL, 0)) &&
@@ -163,7 +161,7 @@ static bool await_blocks(const struct hold_sms *hold)
     return false;
 }
 
-/* Launches on the current device, and waits until every block runs. */
+/* Launches the kernel on the current device, and waits until every block runs. */
 static bool launch(struct hold_sms *hold)
 {
     int least = 0, most = 0, sms = 0, threads = 0;
@@ -220,10 +218,10 @@ struct hold_sms *hold_sms_start(void)
 }
 
 /* A block that gives up writes `gave_up` before it leaves its SM. So if this returns 1, all SMs were held until
- * now, and all work that the caller had seen finish before it called was done while they were held. */
+ * now, and whatever the caller had seen finish before was done while they were held. */
 int hold_sms_held(const struct hold_sms *hold)
 {
-    /* orders the loads below behind earlier loads of the caller */
+    /* orders the caller's earlier loads before those below */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return hold->blocks > 0 && all_run(hold) && !hold->words->gave_up && !hold->words->let_go;
 }

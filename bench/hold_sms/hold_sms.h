@@ -9,16 +9,15 @@ extern "C" {
 struct CUstream_st;
 struct hold_sms;
 
-/* Launches 2 blocks on each SM of GPU `ordinal`, and waits up to 10 s until all of them run. Each
- * has half of the SM's threads, which leaves no room for another block.
+/* Launches 2 blocks on each SM of GPU `ordinal`, and waits up to 10 s until all of them run. Each has half of the
+ * SM's threads, which leaves no room for another block.
  *
  * stream  a non-blocking stream of that GPU with nothing long enqueued (work of the legacy default
  *         stream would wait for a blocking one). NULL: one of its own.
  *
- * Returns NULL on failure, and prints the reason on stderr. The kernel ends by itself 20 s
- * after its start, so a failed test does not leave the GPU occupied. Do not free CUDA
- * memory while SMs are held: that waits for the kernel. The thread's current device stays
- * the same. One thread at a time. */
+ * Returns NULL on failure, and prints the reason on stderr. The kernel ends by itself 20 s after its start, so a
+ * failed test does not leave the GPU occupied. Do not free CUDA memory while SMs are held: that waits for the
+ * kernel. The thread's current device stays the same. Only one thread may call these functions at a time. */
 struct hold_sms *hold_sms_start_on(int ordinal, struct CUstream_st *stream);
 
 /* Like hold_sms_start_on, on the current device and with a stream of its own. */
@@ -27,9 +26,8 @@ struct hold_sms *hold_sms_start(void);
 /* 1 while every block spins, else 0. */
 int hold_sms_held(const struct hold_sms *hold);
 
-/* Releases the SMs and waits for the kernel's end. Returns 1 if the kernel held them until now.
- * Returns 0 if it had given up before; then nothing that was seen meanwhile proves anything. NULL
- * has no effect and gives 0. */
+/* Releases the SMs, and waits for the kernel's end. Returns 1 if the kernel held them until now. Returns 0 if it
+ * had given up before: then nothing that was seen meanwhile proves anything. NULL has no effect, and gives 0. */
 int hold_sms_stop(struct hold_sms *hold);
 
 #ifdef __cplusplus

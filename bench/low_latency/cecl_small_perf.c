@@ -1,13 +1,13 @@
-/* Times small calls in four variants: the kernel of sm/small.h alone; the kernel and a stream write behind
- * it; the library's call; and NCCL. All take turns in one run, with one process for each GPU.
+/* Times small calls in four variants: the kernel of sm/small.h alone; the kernel and a stream write after it; the
+ * library's call; and NCCL. All take turns in one run, with one process for each GPU.
  *
  * mpirun -n 4 cecl_small_perf [--calls N] [--rounds N] [--sms N]
- *     --calls   back to back, timed together (100)
- *     --rounds  of all contenders in turn, the median counts (15)
+ *     --calls   calls that follow each other and are timed together (100)
+ *     --rounds  rounds of all variants in turn; the median counts (15)
  *     --sms     most SMs of the kernel; 0: its own choice (0)
  *
- * Bytes are of the whole buffer in an all-reduce, and of one rank's block in other calls. Times are the
- * slowest rank's. */
+ * Bytes are of the whole buffer in an all-reduce, and of one rank's block in other calls. Times are the slowest
+ * rank's. */
 #include <cuda_runtime_api.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #define CONTENDERS 4
 #define ROUNDS_MAX 101
 
-/* cecl_perf measures reduce-scatters. */
+/* Reduce-scatters are left to cecl_perf. */
 static const struct {
     enum cecl_small_kind kind;
     const char *name;
@@ -38,7 +38,7 @@ static ceclComm_t comm;
 static cudaStream_t stream;
 static cudaEvent_t start, end;
 static unsigned char *send, *recv[2]; /* recvbuffs of the kernel and of cecl */
-/* marks: pinned. ended: two words in the GPU's memory, for `end` and `late` */
+/* marks: pinned. ended: two words in the GPU's memory, which are the kernel's `end` and `late` */
 static uint32_t *marks, *ended;
 static struct cecl_small small;
 #ifdef WITH_NCCL
@@ -119,7 +119,7 @@ static void setup(void)
     }
 #ifdef WITH_NCCL
     ncclUniqueId id;
-    /* for a fair comparison: cecl uses no multicast here either */
+    /* for a fair comparison: cecl uses no multicast here */
     setenv("NCCL_NVLS_ENABLE", "0", 0);
     if (rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)
         fail("ncclGetUniqueId", "failed");
@@ -185,7 +185,7 @@ static void by_nccl(void)
 
 static void (*const call_by[CONTENDERS])(void) = {by_kernel, by_kernel_and_word, by_cecl, by_nccl};
 
-/* us for a call, on the slowest rank. */
+/* Us of a call, on the slowest rank. */
 static double measure(int contender, int calls)
 {
     float ms = 0;
@@ -209,8 +209,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether the kernel's result differs from the library's in any bit. The input
- * differs from place to place. */
+/* Whether any bit of the kernel's result differs from the library's. The input differs from place to place. */
 static int differ(void)
 {
     const size_t all = LARGEST * (size_t)nranks;
@@ -252,7 +251,7 @@ static int table(enum cecl_small_kind kind, const char *name, int calls, int rou
     for (small.bytes = 16; small.bytes <= LARGEST; small.bytes *= 4) {
         static double us[CONTENDERS][ROUNDS_MAX];
         const int bad = differ();
-        for (int round = -1; round < rounds; round++) /* round -1 is for plans and connections */
+        for (int round = -1; round < rounds; round++) /* round -1 makes plans and connections */
             for (int c = 0; c < CONTENDERS; c++) {
                 const double time = measure(c, calls);
                 us[c][round < 0 ? 0 : round] = time;

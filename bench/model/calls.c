@@ -31,8 +31,8 @@ bool model_calls_named(const char *name, enum cecl_op_index *op)
     return false;
 }
 
-/* Reductions are of bfloat16. Peers cannot read inputs, and no call is small, because the model has no kernels
- * that read at peers. */
+/* Reductions are of bfloat16. The model has no kernels that read at peers, so peers cannot read inputs, and no call
+ * is small. */
 static struct cecl_part part_of(const struct model_call *call, const struct cecl_tuning *tuning)
 {
     struct cecl_part part = {
@@ -67,7 +67,7 @@ ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *
     for (int r = 0; r < call->nranks; r++) {
         struct cecl_part group[MODEL_GROUP_MAX], mine = part;
         mine.call.rank = r;
-        /* ranks in time come before late ranks; ranks of the same kind come in the order of their numbers */
+        /* ranks that are not late publish first; otherwise ranks publish in the order of their numbers */
         for (int p = 0; mine.means.late && p < call->nranks && p < 64; p++) {
             const bool i_am_late = call->late >> r & 1, is_late = call->late >> p & 1;
             if (i_am_late == is_late ? p < r : i_am_late)
@@ -102,7 +102,7 @@ double model_bus_bandwidth(const struct model_call *call, double us)
     return us > 0 ? (call->group ? call->group : 1) * moved / us / 1e3 : 0;
 }
 
-/* Bytes that one GPU's link carries in each direction. */
+/* How many bytes one GPU's link carries in each direction. */
 static double carried(const struct model_call *call)
 {
     const double n = call->nranks, bytes = (double)call->bytes;

@@ -15,11 +15,11 @@ struct model_call {
     int nranks;
 };
 
-/* Makes the plans of all ranks, in plans [nranks], which model_calls_free gives back. */
+/* Makes the plans of all ranks, plans[nranks]. model_calls_free frees them. */
 ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *plans);
 void model_calls_free(struct cecl_plan *plans, int nranks);
 
-/* Finds a collective by its name, such as "all_gather". Returns false if none has this name. */
+/* Finds a collective by its name, such as "all_gather". False: none has this name. */
 bool model_calls_named(const char *name, enum cecl_op_index *op);
 
 /* The most calls of a group. */
@@ -27,8 +27,8 @@ bool model_calls_named(const char *name, enum cecl_op_index *op);
 
 /* nccl-tests' bus bandwidth of all calls, in GB/s. */
 double model_bus_bandwidth(const struct model_call *call, double us);
-/* The closed formula for pipelined calls, in us: the time that a GPU's link needs for its bytes. 0: there is no
- * formula for the call. */
+/* A closed formula for pipelined calls, in us: the time that a GPU's link needs for its bytes. 0: the call has no
+ * formula. */
 double model_closed(const struct model_call *call, const struct model_rates *rates);
 
 #endif

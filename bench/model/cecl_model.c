@@ -90,7 +90,7 @@ static bool read_rates(struct options *o, const char *path)
     return fine;
 }
 
-/* Options of the call. */
+/* Takes an option of the call. */
 static bool take_call(struct model_call *call, int option, const char *value)
 {
     switch (option) {

@@ -1,5 +1,4 @@
-/* Copy engines: each serves batches and flags of its rank's lanes, first come first served, one copy at a
- * time. */
+/* Copy engines. Each serves the batches and flags of its rank's lanes, first come first served, one copy at a time. */
 #include <string.h>
 
 #include "play.h"
@@ -39,7 +38,7 @@ static void engine_is_done(struct model_run *p, int rank, double now)
     model_look_again(p, rank, now);
 }
 
-/* Shows the flags that the engine has written, one after the other, up to now. */
+/* Shows the flags that the engine has written up to now, one after the other. */
 static void show_flags(struct model_run *p, int rank, int lane, double now)
 {
     const struct model_lane *me = &p->ranks[rank].lanes[lane];

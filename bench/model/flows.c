@@ -1,6 +1,5 @@
-/* Flows share each link evenly. A flow's rate is the least of three: its own limit, and its shares
- * of the two links. When a flow begins or ends, all flows that share a link with it get new
- * rates. */
+/* Flows share each link evenly. A flow's rate is the least of its own limit and its shares of the two links. When a
+ * flow begins or ends, all flows that share a link with it get new rates. */
 #include "flows.h"
 
 #include <stdlib.h>

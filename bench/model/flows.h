@@ -13,10 +13,10 @@ struct model_link {
     int flows, most;
 };
 struct model_flow {
-    /* bytes left; bytes per us, now and at most; the time for which `left` holds */
+    /* bytes left; bytes per us, now and at most; the time at which `left` was true */
     double left, rate, most, since;
     uint32_t link[2], next[2], before[2];
-    uint32_t owner; /* the event of the engine that has begun it */
+    uint32_t owner; /* the event of the engine that began it */
 };
 struct model_flows {
     struct model_heap *heap; /* the end of flow f is event base + f */
@@ -27,8 +27,8 @@ struct model_flows {
     uint32_t nunused, count, capacity;
 };
 
-/* Begins a flow of `bytes` over two links, at `most` bytes per us, and returns its number;
- * MODEL_NO_LINK: no memory. The flow ends as an event. */
+/* Begins a flow of `bytes` over two links, at most `most` bytes per us, and returns its number; MODEL_NO_LINK: no
+ * memory. Its end is an event. */
 uint32_t model_flow_begin(struct model_flows *flows, double now, double bytes, double most,
                           uint32_t out, uint32_t in);
 void model_flow_end(struct model_flows *flows, double now, uint32_t flow);

@@ -1,4 +1,4 @@
-/* A binary heap that knows where each event is, so that an event can be moved. */
+/* A binary heap that knows where each event is, so events can be moved. */
 #include "heap.h"
 
 #include <stdlib.h>

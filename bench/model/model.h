@@ -5,10 +5,9 @@
  *     GPU    a link into the switch and one out of it
  *     flow   a copy in progress. Flows of one link share it evenly
  *
- * Each wait ends late, by a random time that differs from rank to rank. So ranks drift apart, as GPUs do, and
- * two copies to one GPU may overlap even if in the plans one follows the other.
- *
- * Time is in us, rates are in GB/s (1e9), sizes in bytes. */
+ * Each wait ends late, by a random time that differs from rank to rank. So ranks drift apart, as GPUs do, and two
+ * copies to one GPU may overlap even if one follows the other in the plans. Time is in us, rates are in GB/s (1e9),
+ * sizes in bytes. */
 #ifndef CECL_MODEL_H
 #define CECL_MODEL_H
 
@@ -17,7 +16,7 @@
 
 #include "plan/plan.h"
 
-/* RATE(name, default, "what it is; where the default is from") */
+/* RATE(name, default, "what it is: where the default comes from") */
 #define MODEL_RATES \
     RATE(push, 389.8, \
          "GB/s of one copy to a peer: all-gather of 256 MiB on 2 GPUs less its flags") \
@@ -42,8 +41,8 @@ struct model_rates {
 #undef RATE
 };
 struct model_rates model_rates_default(void);
-/* Sets a rate by name. Returns false if no rate has this name, or if the value is not a number above 0;
- * jitter may also be 0. */
+/* Sets a rate by name. Returns false if no rate has this name, or if the value is not a number above 0 (0 is fine
+ * for jitter). */
 bool model_rates_set(struct model_rates *rates, const char *name, const char *value);
 /* Reads lines "name value", and # comments. Returns false if something is wrong; `trouble` says what. */
 bool model_rates_read(struct model_rates *rates, const char *path, char trouble[256]);
@@ -59,9 +58,9 @@ struct model_outcome {
     uint64_t events;
 };
 
-/* Plays plans[r] of all ranks, `runs` times: run i with seed i, so that results repeat. The times of `outcome`
- * are means over the runs, as a measured time is the mean of a round's calls; `incast` is the maximum. Without
- * jitter all runs are equal. `start` [nranks]: when each rank makes the call; NULL: all at 0. Returns
+/* Plays plans[r] of all ranks `runs` times. Run i has seed i, so results can be repeated; without jitter all runs
+ * are equal. The times of `outcome` are means over the runs, as a measured time is the mean of a round's calls;
+ * `incast` is the maximum. `start` [nranks]: when each rank makes the call; NULL: all at 0. Returns
  * ceclInternalError if ranks wait for each other forever, or ceclOutOfMemory. */
 ceclResult_t model_play(const struct cecl_plan *plans, int nranks, const struct model_rates *rates,
                         const double *start, int runs, struct model_outcome *outcome);

@@ -22,10 +22,9 @@ void model_look_again(struct model_run *p, int rank, double now)
 
 /* ---- steps */
 
-/* The time at which all consecutive waits of a lane, from the lane's current step on, are
- * satisfied; MODEL_NEVER: not known yet. *upto is the first step behind these waits. A step of another
- * lane ends the series, too, because it may be an AFTER, which would have to follow this lane's steps
- * so far. */
+/* When all consecutive waits of a lane, from its current step on, are satisfied; MODEL_NEVER: not known yet. *upto:
+ * the first step behind these waits. A step of another lane ends the series: it may be an AFTER, which would have
+ * to follow this lane's steps so far. */
 static double waits_end(const struct model_run *p, int rank, int lane, double now, uint32_t *upto)
 {
     const struct cecl_plan *plan = &p->plans[rank];
@@ -44,8 +43,8 @@ static double waits_end(const struct model_run *p, int rank, int lane, double no
     return end;
 }
 
-/* A number in [0, 1) that depends only on the seed, on the rank and on how many numbers the rank has had, and
- * not on the order of events (splitmix64). */
+/* A number in [0, 1) that depends on the seed, the rank and how many numbers the rank has had, but not on the order
+ * of events (splitmix64). */
 static double random_share(struct model_run *p, int rank)
 {
     uint64_t x = p->seed << 48 ^ (uint64_t)rank << 32 ^ ++p->ranks[rank].delays;
@@ -55,15 +54,15 @@ static double random_share(struct model_run *p, int rank)
     return (double)((x ^ x >> 31) >> 11) / (double)(UINT64_C(1) << 53);
 }
 
-/* How long a stream takes to go on behind waits. Exponentially distributed, because rare long delays are what
- * drives GPUs apart. */
+/* How long a stream takes to go on behind waits. The delays are exponentially distributed, because rare long delays
+ * drive GPUs apart. */
 static double wait_us(struct model_run *p, int rank)
 {
     const double jitter = p->rates->jitter;
     return p->rates->wait + (jitter > 0 ? -jitter * log(1 - random_share(p, rank)) : 0);
 }
 
-/* The first step behind a lane's consecutive signals. */
+/* The first step behind the lane's consecutive signals. */
 static uint32_t signals_end(const struct model_run *p, int rank, int lane)
 {
     const struct cecl_plan *plan = &p->plans[rank];
@@ -121,7 +120,7 @@ static void do_step(struct model_run *p, int rank, int lane, double now)
     }
 }
 
-/* Lets a lane go on to its next step, or check again the step at which it is blocked. */
+/* Lets a lane go on to its next step, or check the step at which it is blocked once more. */
 void model_advance(struct model_run *p, int rank, int lane, double now)
 {
     struct model_rank *r = &p->ranks[rank];
@@ -252,8 +251,7 @@ static ceclResult_t run(struct model_run *p, const double *start, struct model_o
     return ceclSuccess;
 }
 
-/* Adds another run to the sums of the earlier runs. All runs move the same bytes, so they have the same busiest
- * link. */
+/* Adds a run to the sums of the earlier ones. All runs move the same bytes, so the busiest link is the same. */
 static void add(struct model_outcome *sum, const struct model_outcome *one)
 {
     sum->us += one->us;

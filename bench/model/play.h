@@ -12,8 +12,8 @@
 enum model_doing {
     MODEL_AT_STEP, /* nothing; it is at a step */
     MODEL_BLOCKED, /* it is at a step that waits for others */
-    MODEL_PAUSING, /* until its event; then it goes on with step `upto` */
-    MODEL_ENGAGED, /* its batch or its flags are with the engine */
+    MODEL_PAUSING, /* it pauses until its event, and then goes on with step `upto` */
+    MODEL_ENGAGED, /* the engine has its batch or its flags */
     MODEL_DONE
 };
 struct model_lane {
@@ -27,7 +27,7 @@ struct model_rank {
     struct model_lane lanes[MODEL_LANES];
     uint8_t queue[MODEL_LANES];
     int queued;
-    uint64_t delays; /* random delays so far */
+    uint64_t delays; /* how many random delays the rank has had */
     double end;
 };
 
@@ -39,7 +39,7 @@ struct model_run {
     struct model_rank *ranks;
     double *seen;           /* [holder][writer][lane][phase]: when a flag is seen */
     uint32_t phases;        /* the most phases of any lane, plus 1 */
-    struct model_heap heap; /* lanes; engines; flows */
+    struct model_heap heap; /* the events of lanes, engines and flows */
     struct model_flows flows;
     uint64_t events;
     bool failed;
@@ -76,7 +76,7 @@ void model_advance(struct model_run *p, int rank, int lane, double now);
 void model_look_again(struct model_run *p, int rank, double now);
 void model_pause(struct model_run *p, int rank, int lane, double until, uint32_t upto);
 
-/* -- engine.c: hands a lane's batch, or its flags up to a step, to the engine; handles the engine's event;
+/* -- engine.c: gives a lane's batch, or its flags up to a step, to the engine; handles an event of the engine;
  * handles the end of a copy */
 void model_engage(struct model_run *p, int rank, int lane, double now, uint32_t upto);
 void model_engine_goes_on(struct model_run *p, int rank, double now);

@@ -1,5 +1,4 @@
-/* cecl_overlap measures what a collective beside a GEMM costs, for cecl and
- * for NCCL in the same run. */
+/* cecl_overlap measures what a collective beside a GEMM costs, for cecl and for NCCL in the same run. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@ struct bench {
     long long wrong; /* wrong bytes */
 };
 
-/* The run as check_side needs it: with the communicator that reports the contender's failures. */
+/* The run as check_side needs it: with the communicator that reports this contender's failures. */
 static struct run run_of(const struct bench *b, const struct contender *c)
 {
     struct run run = b->run;
@@ -40,8 +39,8 @@ static bool call_beside(struct side *side, const struct run *run, const void *se
     return gpu_start(b->gpu, run, &load);
 }
 
-/* Checks the call alone first. A first call may allocate and load, and must not
- * wait for the common start. */
+/* Checks the call alone before the call beside the GEMM: a first call may allocate and load, and must not wait for
+ * the common start. */
 static bool check(struct bench *b, struct contender *c, size_t block)
 {
     const struct run run = run_of(b, c);
@@ -70,7 +69,7 @@ static bool check_all(struct bench *b, struct trial *t)
     return true;
 }
 
-/* Times `load`. *ms is the slowest rank's time, set on rank 0. */
+/* Times `load`. Sets *ms on rank 0, to the slowest rank's time. */
 static bool time_load(struct bench *b, const struct load *load, const char *name, double *ms)
 {
     double mine = 0;
@@ -110,8 +109,7 @@ static bool time_contender(struct bench *b, struct contender *c, size_t block, i
     return failure == ceclSuccess || complain(&b->run, c->name, ceclGetLastError(c->comm));
 }
 
-/* Times all contenders, and stores the times as the times of `round`. `first` comes right
- * after the GEMM alone. */
+/* Times the GEMM, then all contenders from `first` on, and stores the times as those of `round`. */
 static bool time_round(struct bench *b, struct trial *t, int first, int round)
 {
     const struct load gemm = {.gemm = true};
@@ -128,7 +126,7 @@ static bool time_round(struct bench *b, struct trial *t, int first, int round)
 static bool time_rounds(struct bench *b, struct trial *t)
 {
     const struct options *o = &b->run.options;
-    /* The warm-up stores its times as round 0, which the first real round overwrites. */
+    /* The warm-up stores its times in round 0, which the first real round overwrites. */
     for (int i = 0; i < o->warmup; i++)
         if (!time_round(b, t, i % t->ncontenders, 0))
             return false;
@@ -138,8 +136,8 @@ static bool time_rounds(struct bench *b, struct trial *t)
     return true;
 }
 
-/* Checks before and after the timed rounds. Host copies run only beside the timed rounds, because a check's
- * own copies would wait long for them. */
+/* Checks before and after the timed rounds. Host copies run only during these, because a check's own copies would
+ * wait long for them. */
 static bool measure(struct bench *b, struct trial *t)
 {
     const bool copies = b->settings.host_copies;
@@ -148,7 +146,7 @@ static bool measure(struct bench *b, struct trial *t)
     if (copies && !(b->copies = copies_start(&b->run)))
         return false;
     if (!time_rounds(b, t) || !copies_fine(b->copies, &b->run))
-        return false; /* the process ends, and the copies end with it */
+        return false; /* the process ends, and with it the copies */
     const double rate = copies_stop(b->copies);
     b->copies = NULL;
     if (copies && b->run.rank == 0)
@@ -199,8 +197,7 @@ static int perform_joined(struct bench *b)
     return b->wrong ? END_WRONG : END_FINE;
 }
 
-/* The first rank whose `mine` is false; nranks when it is true on all. The result is
- * the same on all ranks. */
+/* The first rank whose `mine` is false, or nranks if there is none. The same on all ranks. */
 static int first_without(const struct run *run, bool mine)
 {
     int first = mine ? run->nranks : run->rank;
@@ -208,8 +205,7 @@ static int first_without(const struct run *run, bool mine)
     return first;
 }
 
-/* END_FINE, or the exit code when there is nothing to measure. The result is
- * the same on all ranks. */
+/* END_FINE, or the exit code if nothing can be measured. The same on all ranks. */
 static int preconditions(const struct run *run)
 {
     char why[200];

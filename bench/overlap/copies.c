@@ -1,5 +1,4 @@
-/* Copies between the GPU and pinned host memory, both ways, as offloading makes them. They run
- * beside the measurements. */
+/* Copies from the GPU to pinned host memory and back, as offloading makes them, beside the measurements. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,7 +8,7 @@
 #include "cuda_try.h"
 
 #define CHUNK ((size_t)32 << 20)
-/* copies in each direction: the next one is already enqueued, so that the link stays busy */
+/* copies in flight in each direction: while one runs, the next one is enqueued, so that the link stays busy */
 #define IN_FLIGHT 2
 
 struct way {
@@ -68,7 +67,7 @@ static bool make_way(struct way *w, const struct run *run, enum cudaMemcpyKind k
 {
     w->kind = kind;
     CUDA_TRY(run, cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
-    /* the thread sleeps in the wait, and takes no core from the ranks */
+    /* while it waits, the thread sleeps and takes no core from the ranks */
     for (int i = 0; i < IN_FLIGHT; i++)
         CUDA_TRY(run, cudaEventCreateWithFlags(&w->done[i],
                                                cudaEventDisableTiming | cudaEventBlockingSync));

@@ -17,8 +17,8 @@
 #include "cuda_try.h"
 
 #define WORKSPACE ((size_t)64 << 20)
-/* us after which the gate opens by itself, in case enqueueing waits for the stream; the run then
- * fails with a message. It is less than cecl's own limit. */
+/* us after which the gate opens by itself, in case enqueueing waits for the stream. The run then fails with a
+ * message. Less than cecl's own limit. */
 #define GATE_US 10e6
 
 struct gate {
@@ -71,8 +71,8 @@ static bool gemm(struct gpu *g, const struct run *run)
     return true;
 }
 
-/* Fills a matrix with half-precision numbers of either sign from 1/8 to 2. Zeros would need less
- * power, and the GPU would run faster. */
+/* Fills a matrix with half-precision numbers from 1/8 to 2, of either sign. With zeros the GPU would need less
+ * power, and run faster. */
 static bool fill(const struct run *run, void *matrix, size_t count, uint64_t state)
 {
     uint16_t *host = malloc(count * sizeof(*host));
@@ -122,7 +122,7 @@ static bool make_gemm(struct gpu *g, const struct run *run)
     BLAS_TRY(run, cublasCreate(&g->blas));
     BLAS_TRY(run, cublasSetStream(g->blas, g->compute));
     BLAS_TRY(run, cublasSetWorkspace(g->blas, g->workspace, WORKSPACE));
-    /* The first call loads the kernel, and loading may wait for the device. */
+    /* The first call loads the kernel, which may wait for the device. */
     if (!gemm(g, run))
         return false;
     CUDA_TRY(run, cudaStreamSynchronize(g->compute));
@@ -193,10 +193,10 @@ static bool enqueue(struct gpu *g, const struct run *run, const struct load *loa
     return true;
 }
 
-/* Waits for all earlier work, and for a GEMM that is not timed. */
+/* Waits for all earlier work, and starts a GEMM that is not timed. */
 static bool settle(struct gpu *g, const struct run *run)
 {
-    /* the host function behind the last load has closed the gate again */
+    /* the host function at the end of the last load has closed the gate */
     CUDA_TRY(run, cudaStreamSynchronize(g->start));
     CUDA_TRY(run, cudaStreamSynchronize(run->stream));
     if (!gemm(g, run))
@@ -214,11 +214,11 @@ bool gpu_start(struct gpu *g, const struct run *run, const struct load *load)
     const bool fine = enqueue(g, run, load);
     if (fine)
         MPI_Barrier(MPI_COMM_WORLD);
-    atomic_store(&g->gate.open, true); /* also after an error: the streams must go on */
+    atomic_store(&g->gate.open, true); /* also after an error, because the streams must end */
     return fine;
 }
 
-/* Waits for `done`. Raises *ms to the time from the start to `done`, if that is longer. */
+/* Waits for `done`. If the time from the start to `done` is longer than *ms, *ms becomes that time. */
 static bool add(struct gpu *g, const struct run *run, cudaEvent_t done, double *ms)
 {
     float took = 0;

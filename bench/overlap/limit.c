@@ -6,8 +6,8 @@
 
 #include "overlap.h"
 
-/* More than cecl's own limits (30 and 60 s by default). cecl's limits should end a wait first, because
- * their messages say more. */
+/* More than cecl's own limits (30 and 60 s by default), which should end a wait first because their messages say
+ * more. */
 #define LIMIT_S 120
 
 static char words[160];

@@ -7,13 +7,13 @@
 
 #define NOTHING ((struct spread){0})
 
-/* The spread of a value over the rounds. */
+/* How a value is spread over the rounds. */
 struct spread {
     double first, median, third; /* first and third are quartiles */
     bool known;
 };
 
-/* The spread of `values`, or of their ratios to `by` in the same rounds. */
+/* The spread of `values`, or of their ratios to `by` of the same rounds. */
 static struct spread spread_of(const double *values, const double *by, int count)
 {
     double sorted[MAX_ROUNDS];
@@ -23,7 +23,7 @@ static struct spread spread_of(const double *values, const double *by, int count
     return (struct spread){sorted[count / 4], median, sorted[3 * count / 4], true};
 }
 
-/* The contender that the others are compared with. NULL without NCCL, or if NCCL cannot do the call. */
+/* The contender with which the others are compared; NULL without NCCL, or if NCCL cannot do the call. */
 static const struct contender *yardstick(const struct trial *t)
 {
     for (int i = 0; i < t->ncontenders; i++)
@@ -76,7 +76,7 @@ static void print_cell(const struct spread *s)
     printf(" %25s", text);
 }
 
-/* The column for the sequence is only printed when it was measured. */
+/* Prints the column of sequential runs only if these were measured. */
 static void print_cells(const struct settings *settings, const struct spread columns[COLUMNS])
 {
     for (int i = 0; i < COLUMNS; i++)
@@ -112,7 +112,7 @@ static void print_row(const struct run *run, const struct settings *settings, co
         printf(" %8s\n", "-");
 }
 
-/* Late calls take longer, so a reader needs to know how many there were. */
+/* Late calls take longer, so the table says how many there were. */
 static void print_late(const struct trial *t)
 {
     const char *before = "# calls to which a rank came late:";

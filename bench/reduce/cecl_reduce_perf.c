@@ -1,13 +1,13 @@
-/* Measures how fast the reduction kernels read, by kernel, type and number of SMs. All sources are on this
- * GPU. If there are peers, a second table has all sources but the first at peers, in turn. The thresholds in
- * src/plan/thresholds.h come from this program's table.
+/* Measures how fast the reduction kernels read, by kernel, type and number of SMs, with all sources on this GPU. If
+ * there are peers, a second table has all sources but the first at peers, in turn. The thresholds in
+ * src/plan/thresholds.h come from these tables.
  *
  * cecl_reduce_perf [--kib N] [--sources N] [--avg]
  *     --kib      KiB of each source (32768)
  *     --sources  1 to 16 (4)
- *     --avg the average, by a divisor that is not a power of two, instead of the sum
+ *     --avg      averages instead of sums, with a divisor that is no power of two
  *
- * GB/s count the bytes read from sources. Writing adds 1 / sources of them. */
+ * GB/s count the bytes that are read from sources. Writing adds 1 / sources of them. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 #define SOURCES_MAX 16
 #define GPUS_MAX 16
-#define CALLS 10 /* timed together */
+#define CALLS 10 /* calls that are timed together */
 #define ROUNDS 3 /* the best one counts */
 
 static const struct {
@@ -55,7 +55,7 @@ static void reduce(const struct bench *bench, const struct cecl_reduction *r)
     exit(1);
 }
 
-/* GB read in a second. */
+/* GB read in one second. */
 static double measure(const struct bench *bench, void *const *src, int type, int kernel,
                       uint32_t sms)
 {
@@ -104,7 +104,7 @@ static void table(const struct bench *bench, const char *title, void *const *src
     }
 }
 
-/* Memory of GPU `ordinal`, set to zeros. Adding zeros takes as long as adding other numbers. */
+/* Memory of GPU `ordinal`, zeroed. Adding zeros takes as long as adding other numbers. */
 static void *memory_of(int ordinal, size_t bytes)
 {
     void *at = NULL;
@@ -116,7 +116,7 @@ static void *memory_of(int ordinal, size_t bytes)
     return at;
 }
 
-/* Lists the GPUs that GPU 0 reaches, itself first. */
+/* Lists the GPUs that GPU 0 can access, itself first. */
 static int reachable(int gpus[GPUS_MAX])
 {
     int all = 0, found = 1, reaches = 0;

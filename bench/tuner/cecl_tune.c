@@ -1,4 +1,4 @@
-/* cecl_tune: measures from which size on one way of a collective is faster than another, on this machine, and
+/* cecl_tune measures from which size on one way of a collective is faster than another one, on this machine, and
  * writes a file that CECL_TUNING loads. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static bool read_base(struct tuner *tuner)
     return false;
 }
 
-/* The reason to leave a crossing out, or NULL. */
+/* Why a crossing is left out, or NULL. */
 static const char *left_out(const struct tuner *tuner, const struct crossing *crossing)
 {
     if (tuner->op && strcmp(tuner->op, crossing->op->name) != 0)
@@ -88,7 +88,7 @@ static int perform(struct tuner *tuner)
         return END_USAGE;
     run->options.rounds = tuner->quick ? 7 : 21;
     clear_settings();
-    run->options.op = crossings[0].op; /* run_join looks at it */
+    run->options.op = crossings[0].op; /* for run_join */
     run->options.type = type_named("bfloat16");
     if (!run_join(run))
         return END_BROKEN;
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
     if (tuner_options(&tuner, argc, argv, &end))
         end = read_base(&tuner) ? perform(&tuner) : END_USAGE;
     cecl_tuning_forget(&tuner.base);
-    if (end == END_BROKEN) /* others may wait for this rank inside MPI */
+    if (end == END_BROKEN) /* other ranks may wait for this one inside MPI */
         MPI_Abort(MPI_COMM_WORLD, END_BROKEN);
     MPI_Finalize();
     return end;

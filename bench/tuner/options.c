@@ -26,7 +26,7 @@ static const struct option longs[] = {{"quick", 0, NULL, 'q'},  {"op", 1, NULL, 
                                       {"output", 1, NULL, 'o'}, {"seconds", 1, NULL, 's'},
                                       {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
 
-/* Makes the name absolute, because programs may read it in another folder. */
+/* Makes the name absolute, because programs may read the file in another folder. */
 static bool take_output(struct tuner *tuner, const char *name)
 {
     char folder[PATH_MAX] = "";
@@ -51,7 +51,7 @@ static const char *take(struct tuner *tuner, int option, const char *value)
     }
 }
 
-/* Returns false if argv is wrong, with the reason in `words`, or if it asks for help. */
+/* Returns false for --help, or if argv is wrong, with the reason in `words`. */
 static bool read_all(struct tuner *tuner, int argc, char **argv, char *words, size_t bytes)
 {
     int option;

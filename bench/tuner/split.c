@@ -1,23 +1,23 @@
-/* Where one way becomes better than another: finds a threshold from the times of both at some sizes. */
+/* Finds a threshold between two ways from the times of both at some sizes. */
 #include "split.h"
 
 #define TIE 1.02
-#define MOST_LOST 0.5 /* at one size, so that a single disturbed time does not decide */
+#define MOST_LOST 0.5 /* at one size, so that one disturbed time does not decide */
 
-/* The share of time that is lost by a way that takes `us`, if another one takes `other`. */
+/* The share of time that a way which takes `us` loses if another one takes `other`. */
 static double loss(double us, double other)
 {
     const double lost = us > TIE * other ? us / other - 1 : 0;
     return lost < MOST_LOST ? lost : MOST_LOST;
 }
 
-/* Whether sizes beyond the last point may go the second way. They go the first way now. */
+/* Whether sizes beyond the last point, which go the first way now, may go the second one. */
 static bool second_wins_at_the_end(const struct point *points, int count)
 {
     return loss(points[count - 1].us[0], points[count - 1].us[1]) > 0;
 }
 
-/* Points below `at` go the first way, the rest the second. */
+/* Points from index `at` on go the second way. */
 static double lost_by(const struct point *points, int count, int at)
 {
     double lost = 0;
@@ -28,7 +28,7 @@ static double lost_by(const struct point *points, int count, int at)
     return lost;
 }
 
-/* How many points take the first way if the threshold has this value. */
+/* How many points go the first way if the threshold has this value. */
 static int points_below(const struct point *points, int count, bool is_min, uint64_t value)
 {
     int below = 0;

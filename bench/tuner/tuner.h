@@ -11,21 +11,20 @@
 
 #define MAX_POINTS 32
 
-/* A threshold where one way becomes better than another, and the calls that can go both ways. */
+/* A threshold between two ways, and the calls that can go both ways. */
 struct crossing {
     enum cecl_threshold which;
     const struct op *op;
-    /* calls of at least the threshold's bytes take the second way; false: only larger calls do */
+    /* whether calls of exactly the threshold's bytes take the second way; larger ones always do */
     bool is_min;
     bool in_place; /* the timed calls are in place */
-    bool of_block; /* an all-reduce: the threshold counts the bytes of a block */
+    bool of_block; /* in an all-reduce, the threshold counts the bytes of a block */
     int least_ranks;
     struct {
         uint64_t first, last;
     } sizes[CECL_TUNING_DEVICES]; /* bytes */
     ceclSmPolicy_t policy;
-    /* Values of other thresholds. With these no third way is chosen. The list ends with
-     * CECL_TUNE_COUNT. */
+    /* Values of other thresholds, with which no third way is chosen. The list ends with CECL_TUNE_COUNT. */
     struct forced {
         enum cecl_threshold which;
         uint64_t value;
@@ -33,24 +32,24 @@ struct crossing {
 };
 extern const struct crossing crossings[];
 extern const int ncrossings;
-/* Returns `name` as a string of the crossings' table; NULL: no crossing has an operation of this name. */
+/* The table's own string for an operation's name; NULL: no crossing has this operation. */
 const char *crossing_op_named(const char *name);
 
 /* The result for a crossing. */
 struct finding {
-    const char *kept; /* why it was not measured; NULL: it was */
+    const char *kept; /* why the crossing was not measured; NULL: it was */
     uint64_t was, value;
     struct point points[MAX_POINTS];
     int npoints;
 };
 
 struct tuner {
-    struct run run; /* for all measurements; comm and stream let ranks meet */
+    struct run run; /* for all measurements; ranks meet by its comm and stream */
     bool quick;
-    int seconds; /* how long to measure; after this time no size is begun */
+    int seconds; /* how long to measure; afterwards no size is begun */
     const char *op;
     char output[PATH_MAX];        /* a name that is valid in every folder */
-    struct cecl_tuning_file base; /* the file that CECL_TUNING names; without one it is empty */
+    struct cecl_tuning_file base; /* the file that CECL_TUNING names; empty without one */
     enum cecl_tuning_device device;
     double began;    /* us */
     int done, total; /* sizes */
@@ -65,7 +64,7 @@ bool crossing_measure(struct tuner *tuner, const struct crossing *crossing,
 /* The i-th size of a crossing; 0: `i` is past the last size. */
 uint64_t crossing_size(const struct tuner *tuner, const struct crossing *crossing, int i);
 
-/* progress.c: on rank 0's stderr. */
+/* progress.c: prints on rank 0's stderr. */
 void progress_size(const struct tuner *tuner, const struct crossing *crossing, uint64_t bytes);
 void progress_finding(const struct tuner *tuner, const struct crossing *crossing,
                       const struct finding *finding);

@@ -1,5 +1,4 @@
-/* Times both ways of a crossing in turn. Each way has a communicator whose tuning table forces that
- * way. */
+/* Times both ways of a crossing in turn. Each way has a communicator, whose tuning table forces that way. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@ struct way {
     unsigned char *send, *recv;
 };
 
-/* What is timed: both ways of calls of one size. */
+/* What is timed: calls of one size, in both ways. */
 struct trial {
     const struct crossing *crossing;
     struct way ways[2];
@@ -28,7 +27,7 @@ struct trial {
 
 /* ---- forcing a way */
 
-/* The threshold's value with which all calls lie below the threshold (way 0), or all above it. */
+/* The value of the threshold with which all calls are below it (way 0), or all above it. */
 static uint64_t forcing_value(const struct tuner *tuner, const struct crossing *crossing, int way)
 {
     const struct cecl_threshold_info *info = &cecl_thresholds[crossing->which];
@@ -72,7 +71,7 @@ static void write_table(const struct tuner *tuner, const struct crossing *crossi
             write_row(out, &tuner->base.rows[i]);
 }
 
-/* Writes the table to a file of this rank's own. */
+/* Writes the table to a file that only this rank uses. */
 static bool make_table(const struct tuner *tuner, const struct crossing *crossing, int way,
                        char *path)
 {
@@ -120,7 +119,8 @@ static bool way_open(const struct tuner *tuner, const struct crossing *crossing,
         return false;
     BENCH_TRY(&tuner->run, ceclStreamCreate(w->comm, &w->stream));
     BENCH_TRY(&tuner->run, ceclMemAlloc(w->comm, (void **)&w->send, send));
-    if (crossing->in_place && !crossing->op->block_of_each) /* send is at least as large */
+    if (crossing->in_place &&
+        !crossing->op->block_of_each) /* `send` is at least as large as `recv` must be */
         w->recv = w->send;
     else
         BENCH_TRY(&tuner->run, ceclMemAlloc(w->comm, (void **)&w->recv, recv));
@@ -162,7 +162,7 @@ static bool call_round(const struct run *run, void *context, int way)
     return true;
 }
 
-/* Explains a call of a way; false: the call is refused, for example because staging is too small. */
+/* Explains a call in this way. False: the call is refused, for example because staging is too small. */
 static bool explain(const struct run *run, const struct trial *trial, int way, ceclExplanation_t *e)
 {
     memset(e, 0, sizeof(*e));
@@ -172,7 +172,7 @@ static bool explain(const struct run *run, const struct trial *trial, int way, c
     return ceclGroupExplain(trial->ways[way].comm, e) == ceclSuccess && called == ceclSuccess;
 }
 
-/* Whether there are two ways at this size, on every rank. */
+/* Whether the size has two ways, on every rank. */
 static bool ways_differ(const struct run *run, const struct trial *trial)
 {
     ceclExplanation_t e[2];
@@ -190,13 +190,13 @@ static bool ways_differ(const struct run *run, const struct trial *trial)
 
 /* ---- one size */
 
-/* Chooses how many calls make a round of about the wanted time; equal on all ranks. */
+/* Chooses how many calls take about the wanted time together. The same on all ranks. */
 static bool choose_calls(const struct tuner *tuner, struct trial *trial)
 {
     const double wanted = tuner->quick ? 2000 : 5000; /* us */
     double mine = 0, slowest = 0;
     trial->calls = 1;
-    for (int turn = 0; turn < 2; turn++) { /* the first makes plans */
+    for (int turn = 0; turn < 2; turn++) { /* the first turn makes plans */
         const double start = wall_us();
         if (!call_round(&tuner->run, trial, 0) || !call_round(&tuner->run, trial, 1))
             return false;

@@ -1,4 +1,4 @@
-/* The file that cecl_tune writes: measured rows with their times, and why others are kept. */
+/* The file that cecl_tune writes: measured rows with their times, and rows that stay, with the reason. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static bool has_crossing(enum cecl_threshold which)
     return false;
 }
 
-/* Writes, as a comment, a row that holds although it was not measured. */
+/* Writes a row that stays without being measured, as a comment. */
 static void write_kept(const struct tuner *tuner, FILE *out, enum cecl_threshold which,
                        const char *why)
 {
