@@ -233,9 +233,9 @@ typedef enum {
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
-/* Which of two ranks copies the bytes between them. A choice other than AUTO also keeps small calls
- * from being one kernel. A rank that comes late to a call (see Collectives) moves the bytes of both
- * directions, whatever is chosen here. */
+/* Which of two ranks copies the bytes between them. With PUSH and PULL no small call is one kernel. A
+ * rank that comes late to a call (see Collectives) moves the bytes of both directions, whatever is
+ * chosen here. */
 typedef enum {
     /* The faster choice for each call: copies push; reductions push or pull. */
     CECL_DIRECTION_AUTO = 0,
@@ -310,7 +310,7 @@ typedef struct ceclConfig {
      * only move data, and its flags, go through pinned memory of the host. There they do not wait
      * for copies between GPUs, such as another communicator's prefetch, but they do wait for large
      * copies to and from the host. They are still zero SM. Calls that share a group with others,
-     * calls with a direction chosen, calls of strided blocks and ceclAlltoAllv go the usual way.
+     * calls with a direction chosen, calls of strided blocks and ceclAlltoAllv are not affected.
      * Calls that are one kernel under CECL_SM_ALLOW stay one kernel. Default 0; CECL_URGENT. */
     int urgent;
 } ceclConfig_t;
@@ -553,9 +553,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
- * ceclRemoteError), and frees everything. If none of this rank's calls is pending, it only leaves,
- * as by ceclCommDestroy. (After ceclGetPeerPointer, ceclWindowPointer or ceclCommGetDeviceComm it
- * always gives up.) `comm` is gone in any case.
+ * ceclRemoteError), and frees everything. If none of this rank's calls is pending, the rank only
+ * leaves (see Failure), as with ceclCommDestroy. (After ceclGetPeerPointer, ceclWindowPointer or
+ * ceclCommGetDeviceComm it always gives up.) `comm` is gone in any case.
  * Local, blocking (bounded). Threads: the last call on comm; no other thread may be inside a call
  * on it. A thread that waits in cudaStreamSynchronize is not inside a call of cecl; its wait ends.
  * Ownership: no longer the caller's. Errors: ceclInvalidArgument. */
@@ -600,7 +600,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
  * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over,
  *      or be ordered before later work that uses the same memory.
- * The call may close memory of peers, and so break captures, as ceclStreamSynchronize does.
+ * The call may close memory that peers have freed, and so break captures: see ceclStreamSynchronize.
  * Collective, in the same order on all ranks; exchanges nothing, except under CECL_CHECK=1.
  * Threads: one call at a time.
  * Ownership: no longer the caller's.
@@ -653,8 +653,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, 
                                                     ceclRegistration_t *handle);
 
 /* Ends a registration. When the last registration that covers the memory ends, peers close it, even
- * if calls have used it. They do so the next time that they synchronize, free or deregister while
- * their GPU has no work. A later call registers it again.
+ * if calls have also registered it. They do so the next time that they synchronize, free or
+ * deregister while their GPU has no work. A later call registers it again.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
  * call uses the memory; calls of comm are in a group that has not ended). */
@@ -717,7 +717,7 @@ typedef struct ceclDeviceComm {
  * peers' kernels. *dc is valid until comm is destroyed, even for memory that is allocated later.
  * From then on ceclCommAbort and the end of this process fail the communicator on every rank, even
  * if no call is pending, so that kernels of peers stop waiting for this rank.
- * dc  [out] written on success only. On the host device host code passes it to the same functions.
+ * dc  [out] written on success only. On the host device host code passes it to cecl_device.h.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
  * Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc);
@@ -906,8 +906,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  *     rank 0: sendcounts {2, 1}  sendbuff [a a b]    recvcounts {2, 3}  recvbuff [a a c c c]
  *     rank 1: sendcounts {3, 0}  sendbuff [c c c]    recvcounts {1, 0}  recvbuff [b]
  *
- * sendbuff    memory as in ceclAllGather; a rank that sends nothing may pass NULL. It must not
- *             overlap recvbuff.
+ * sendbuff    memory as in ceclAllGather, not overlapping recvbuff; a rank that sends nothing may
+ *             pass NULL.
  * sendcounts  [nranks] elements for each rank; 0 allowed. This and the other arrays are host
  *             memory, read during the call; ranks may differ in all of them.
  * sdispls     [nranks] where the block for each rank begins in sendbuff, in elements; NULL: one
@@ -920,9 +920,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  * stream      as in ceclAllGather.
  *
  * A rank must know where its blocks belong at its peers, so the ranks' host threads exchange their
- * layouts at each call: the calling thread waits for the peers' threads, but for no stream. For the
- * same reason the call is refused within a group. If the caller knows the places, ceclAlltoAllvAt does
- * the same without waiting.
+ * layouts at each call: the calling thread waits for the peers' threads, but for no stream. Because
+ * of this exchange the call is refused within a group. If the caller knows the places,
+ * ceclAlltoAllvAt does the same without waiting.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued on any rank: as ceclAllGather, and ceclInvalidArgument (counts or
@@ -963,7 +963,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  *
  * sendbuff    rows for rank 0, then for rank 1, and so on. Memory as in ceclAllGather; it must not
  *             overlap recvbuff.
- * sendrows    rows that sendbuff has room for, equal on all ranks; 0 allowed, then sendbuff may be
+ * sendrows    rows that sendbuff has room for, equal on all ranks; 0 allowed: sendbuff may then be
  *             NULL.
  * sendsplits  [nranks] rows for each rank; 0 allowed. Memory of the device, 8-byte aligned.
  * recvbuff    receives the rows of rank 0, then of rank 1, and so on. Memory of ceclMemAlloc, at any
@@ -1006,9 +1006,9 @@ typedef struct {
      * all_to_all_vdev_2d such an expert takes room even if major_align is 1.) ceclCombine ignores
      * `align`. */
     size_t align;
-    /* A second array with as many rows, such as the scales of fp8 numbers. Its rows go the same
-     * way. scalebytes: bytes of each of its rows; 0: there is no such array, and both addresses are
-     * ignored. */
+    /* A second array with a row for each row of sendbuff, such as fp8 scales. Row i goes where row
+     * i of sendbuff goes. scalebytes: bytes of a row; 0: there is no such array, and both addresses
+     * are ignored. */
     const void *sendscales; /* memory as sendbuff; must not overlap what the call writes */
     void *recvscales;       /* memory of ceclMemAlloc; must not overlap the other arrays */
     size_t scalebytes;
@@ -1126,21 +1126,21 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Outside of a group later work in the stream, and every later call on `comm`, waits until the
  * message has arrived. If two ranks both send first and then receive, they wait until the timeout.
  * Groups: between ceclGroupStart and ceclGroupEnd messages have no order and run at the same time.
- * Each ends once both of its ranks have reached their groups. The two groups may hold different
- * calls. If a group also has collectives, messages come after them. Messages of a group may overlap
- * in memory, but bytes that one message receives and another one uses are undefined.
+ * A message ends once both of its ranks have reached their groups, whose other calls may differ. If
+ * a group also has collectives, messages come after them. Messages of a group may overlap in
+ * memory, but bytes that one message receives and another one uses are undefined.
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
  * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
  * Limits: from one rank to another a group may have 256 messages in a communicator of up to 4 ranks,
- * 128 of 8, at least 16 of more. A rank that many messages ahead of its peer waits for the peer's host.
+ * 128 of 8, at least 16 of more. A rank that is this far ahead of its peer waits for the peer's host.
  * Communicators of more than 64 ranks have no messages.
  * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every
  * policy: the sender pushes them, or the receiver pulls them. A group that has only messages, of at
- * least 8 MiB in each direction, waits up to about 20 us (late.wait_ns). So if both ranks come at the
- * same time, each pushes what it sends. A private buffer is carried through a bounce buffer
- * if its rank came first (see Buffers). Messages of a rank to itself go through the next rank's
- * staging.
+ * least 8 MiB in each direction, waits up to about 20 us (late.wait_ns) for the peers: if both
+ * ranks of a message come at about the same time, each pushes what it sends. If the rank of a
+ * private buffer comes first, the buffer is carried through a bounce buffer (see Buffers). Messages
+ * of a rank to itself go through the next rank's staging.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device,
@@ -1171,7 +1171,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * staging in chunks, and a kernel reduces one chunk while the next arrives.
  *
  * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers.
- * Leave enough other SMs free for kernels that a peer needs before it makes this call, and for
+ * Leave enough other SMs free for kernels that a peer awaits before it makes this call, and for
  * calls on other communicators, which a peer may run in another order. Otherwise the ranks wait for
  * each other until the timeout. A kernel that waits for its peers takes at most a quarter of the
  * GPU's SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl with
@@ -1183,9 +1183,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * even in minimum and maximum; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
  * the sum by the number of ranks before the last rounding. Averages of finite elements are finite,
  * because elements are first multiplied by a power of two, so that their sum cannot overflow. In
- * float64 and float32 this rounds elements whose product is below the smallest normal number. Every
- * NaN in a result has the same bits, except in place on a communicator of one rank, where the call
- * writes nothing.
+ * float64 and float32 this scaling rounds elements whose product is below the smallest normal
+ * number. Every NaN in a result has the same bits, except in place on a communicator of one rank,
+ * where the call writes nothing.
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount; some ranks may be
  *            in place and others not. The other blocks of sendbuff keep their contents.
@@ -1225,14 +1225,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduceScatterAs(const void *sendbuff, voi
 /* Tiles: parts of a matrix that have equal shapes. */
 typedef struct {
     size_t count;       /* tiles for each rank, at least 1; at most 1024 for all ranks together */
-    size_t width, rows; /* elements of a row, and rows; width 0: the call has no effect */
+    size_t width, rows; /* elements of a tile's row, and rows; width 0: the call has no effect */
     size_t pitch;       /* elements from one row to the next; 0: nranks * count * width */
     /* [nranks * count] the element of sendbuff with which each tile begins: first the tiles for rank 0,
      * then the tiles for rank 1, and so on. Tiles may overlap. NULL: tiles lie side by side. */
     const size_t *begins;
 } ceclTiles_t;
 
-/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives some of the sums. The call
+/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives the sums of its tiles. The call
  * can serve as a ceclReduceScatter along any dimension, or a reduction to many roots at once.
  *
  *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a + c  a + c]
@@ -1331,18 +1331,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * 4096 calls on each communicator (fewer among more than 10 ranks; the refusal names the number), in
  * any mix of sizes and types, but no ceclAlltoAllv. Calls of a group have no order among themselves,
  * so no call may read or write memory that another call writes. (A recvbuff that is in place on the
- * root counts as written.) All calls on one communicator go to one stream.
- * Joins come first; if one fails, no communicator is made. Then come allocations, in order on each
- * communicator; if one fails, its communicator keeps no allocation of the group, and other
- * communicators keep theirs.
+ * root counts as written.) All calls on one communicator must be on one stream.
+ * Joins (ceclCommInitRank) come first; if one fails, no communicator is made. Then come
+ * allocations, in order on each communicator; if one fails, its communicator keeps no allocation of
+ * the group, and other communicators keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
  * ceclRecv) run after the group's collectives. The peer may make its part of a message in another
- * group or outside of groups, but not before it makes these collectives: then the two ranks would wait
- * for each other until the timeout. If communicators share a stream, the communicator whose call came
- * first in the group comes first; this order must be the same on all ranks. The host waits as in
- * collectives (once for all calls on a communicator), for ranks that join, and for allocations that
- * make the pool grow. One thread may make the calls of several ranks in one group; then none of these
- * ranks is late.
+ * group or outside of groups, but not before it makes these collectives: then the two ranks would
+ * wait for each other until the timeout. If communicators share a stream, the communicator whose
+ * call came first in the group comes first; this order must be the same on all ranks. The host
+ * waits as in collectives, but once for all calls on a communicator; also for ranks that join, and
+ * for allocations that make the pool grow. One thread may make the calls of several ranks in one
+ * group; then none of these ranks is late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
  * Errors, after which no call is enqueued: the error of the first call that is refused. If an error
@@ -1357,8 +1357,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 /* How a call would be carried out. */
 typedef struct {
     int zeroSm;      /* 1: no SM is used */
-    int copies;      /* copies this rank issues; a small call's kernel stores data itself */
-    int localCopies; /* of these, within one GPU; `reason` says whether they need an SM */
+    int copies;      /* copies this rank issues; the stores of a small call's kernel do not count */
+    int localCopies; /* those within one GPU; `reason` says whether they need an SM */
     int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
     int kernels;     /* kernels this rank launches: one for each reduction, or for a small call */
     int barriers;    /* how often all ranks signal each other and wait */
@@ -1383,8 +1383,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
                                                ceclExplanation_t *explanation);
 
 /* Ends a group as ceclGroupEnd does, but enqueues nothing. Instead it tells how the calls would be
- * carried out together, under the assumptions of ceclExplain. It takes every call that may be in a
- * group, even a single one.
+ * carried out together, under the assumptions of ceclExplain. The group may have any calls that
+ * ceclGroupEnd takes, even a single one.
  * comm         the communicator of all calls of the group.
  * explanation  [out] written on success only.
  * Local; waits for no peer. Threads: the one that began the group. Ownership: none.
@@ -1433,10 +1433,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             signals. When the communicator fails, waits end with undefined results, as calls do
  *             (see Failure at the top).
  *
- * These calls are refused inside a group, which they do not need, and on a stream that captures a
- * graph: capture a message or ceclAlltoAllvAt instead. A communicator of more than CECL_ONE_SIDED_RANKS
- * ranks has no such calls. ceclCommFinalize, ceclCommDestroy and the end of the process
- * wait for one-sided calls as for other calls. */
+ * These calls are refused inside a group, on a communicator of more than CECL_ONE_SIDED_RANKS ranks,
+ * and on a stream that captures a graph: capture a message or ceclAlltoAllvAt instead.
+ * ceclCommFinalize, ceclCommDestroy and the end of the process wait for one-sided calls as for other
+ * calls. */
 
 #define CECL_SIGNALS 64
 #define CECL_ONE_SIDED_RANKS 64
@@ -1566,7 +1566,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclWaitSignal(int nwaits, const ceclSignalWa
 typedef struct {
     int groupCalls;      /* collectives that a group may have on the communicator */
     int groupMessages;   /* messages that a group may have to each peer, and from each; 0: none */
-    uint64_t blockBytes; /* most bytes of a block; of a buffer in calls without blocks */
+    uint64_t blockBytes; /* most bytes of a block; in calls without blocks, of a buffer */
     uint32_t types;      /* bit t: elements of ceclDataType_t t */
     uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r of ceclDataType_t t */
     int smPolicy;                          /* ceclSmPolicy_t of the calls that follow */
@@ -1680,7 +1680,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
  *     most). End a group with captured calls before you end the capture.
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
- *     other. If they capture two messages in different orders, put these into one group. A captured
+ *     other. If they would capture two messages in different orders, put both into one group. A captured
  *     group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
  *     ceclCommLimits is less). Launch graphs with messages in the order of their captures.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
@@ -1694,7 +1694,7 @@ typedef struct ceclGraph *ceclGraph_t;
  * ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t stream);
 
-/* Ends the capture, and makes a graph that can be launched. A broken capture ends with an error.
+/* Ends the capture, and makes a graph that can be launched. Returns an error if the capture is broken.
  * Local. Threads: as ceclStreamBeginCapture. Ownership: *graph is the caller's until
  * ceclGraphDestroy; it is untouched on failure. Errors: ceclInvalidUsage (captures nothing),
  * ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError, ceclOutOfMemory. */
