@@ -29,7 +29,7 @@ struct cecl_registered {
 
 struct cecl_window {
     uint64_t home;   /* the address of the window's first byte; 0: the private window */
-    uint64_t number; /* 0: peers cannot reach it; buffers in it are in the private window */
+    uint64_t number; /* 0: peers cannot reach the window; its buffers are in the private one */
     /* -- for registered windows -- */
     uint64_t bytes;
     struct cecl_registered *regions; /* [nregions], in the order of addresses */

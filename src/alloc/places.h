@@ -127,9 +127,9 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
  *   GPU nothing. If the GPU has run out of work by the next call, the wait did cost time, so the wait's time beyond
  *   `worth_ns` counts CECL_PLACES_DRY times.
  * If a late rank has not even published the call before this group, the waits of `wait_ns` and `worth_ns` are skipped.
- * All longer waits together may spend `most_spent_ns`, of which a rank regains 1 / CECL_PLACES_SHARE of the time that
- * passes. One wait may spend all that is left. A wait that ends with FULL within `worth_ns` has saved the GPUs more
- * time than it took, so only 1 / CECL_PLACES_GAINED of its time counts. So longer waits lengthen a program by at most
+ * All longer waits together may spend `most_spent_ns`; a rank regains 1 / CECL_PLACES_SHARE of the time that passes.
+ * One wait may spend all that is left. A wait that ends with FULL within `worth_ns` has saved the GPUs more time than
+ * it took, so only 1 / CECL_PLACES_GAINED of its time counts. So longer waits lengthen a program by at most
  * CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its hosts limit its speed.
  *
  * The GPU is behind while it still has to do calls before the last call that all ranks have published. It needs no host

@@ -147,8 +147,7 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
 /* Marks an import as dropped, and counts its memory, which CUDA frees only once the import is closed here. */
 void registry_note_dropped(struct cecl_import *import);
 void registry_note_closed(uint64_t weight);
-/* Closes dropped imports if their memory, which CUDA cannot free before, is large. May wait for the GPU, for a bounded
- * time. */
+/* Closes dropped imports if they keep much memory from being freed. May wait for the GPU, for a bounded time. */
 void registry_bound_dropped(struct cecl_registry *registry);
 
 #endif

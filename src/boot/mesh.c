@@ -23,8 +23,8 @@
 #include "util/file.h"
 #include "util/grow.h"
 
-/* a rank's own descriptors: two inboxes, the bell, rouse_fd, the shared memory, its own memory, and for a moment a copy
- * of the last one */
+/* a rank's own descriptors: two inboxes, the bell, rouse_fd, the shared memory, a segment of the pool, and for a moment
+ * a copy of the segment's */
 #define OWN_FDS 7
 #define LINE 64    /* bytes of a cache line */
 #define TICK_MS 10 /* ms between two looks at a rank that does not come */

@@ -59,7 +59,7 @@ struct cecl_mesh {
     int nranks, rank;
     int64_t timeout_ms;
     int64_t init_deadline, init_timeout_ms; /* for all waits while `joining` */
-    _Atomic bool joining;                   /* until cecl_mesh_joined; the watchdog also reads it */
+    _Atomic bool joining;                   /* true until cecl_mesh_joined */
     const char *activity;                   /* the public call that this rank is in, for messages */
     uint32_t sequence;                      /* exchanges so far */
     int last_looked;                        /* the rank that look_for_leaver looked at last */

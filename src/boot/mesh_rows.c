@@ -25,7 +25,7 @@ struct exchange {
     const char *send;
     char *recv;   /* the bytes of rank r go to recv + bytes * r */
     size_t bytes; /* all bytes of a rank */
-    size_t piece; /* how many of them this piece has */
+    size_t piece; /* how many of these the present piece has */
     int64_t since, deadline;
 };
 

@@ -18,8 +18,8 @@ bool cecl_net_is_closed(int error);
 bool cecl_net_is_early(int error);
 bool cecl_net_is_scarce(int error);
 /* If `error` says that descriptors or memory are lacking, rests a moment and returns true, until they have been lacking
- * for a second. After 500 ms without a look a lack counts as a new one, because it may have ended in between. lack:
- * [in, out] when the lack began and when it was last seen, in ms; zeroed: there is none */
+ * for a second. A lack that was last seen 500 ms ago has ended; the next one counts as new. lack: [in, out] when the
+ * lack began and when it was last seen, in ms; zeroed: there is none */
 bool cecl_net_bears(int error, int64_t lack[2]);
 
 /* Opens a socket. Returns -1 on failure, with errno set and a message recorded for ceclSystemError. */

@@ -86,7 +86,7 @@ struct cecl_oob {
      * recv  [nranks * bytes] in rank order; NULL: this rank has no memory for it, and only sends */
     ceclResult_t (*allgather)(struct cecl_oob *oob, const void *send, void *recv, size_t bytes);
     struct cecl_lifeline line; /* [out] the line of an all-gather over TCP; the caller closes it */
-    /* Makes `line`, once ranks know that they are on several hosts. Collective. NULL: the all-gather has made it. */
+    /* Makes `line`, once ranks know that they are on several hosts. Collective. NULL if the all-gather makes `line`. */
     ceclResult_t (*open_line)(struct cecl_oob *oob);
     struct cecl_id_offer *offers; /* [nranks] allocated ahead, as memory may be lacking later */
 };

@@ -2,8 +2,8 @@
  * different call than its peers, or the same call with different arguments, its hash differs from then on. No rank
  * waits for another, because two ranks compare only calls that both have made.
  *
- * Beside the hash a rank publishes the facts of the call (plan/facts.h), so that the message can
- * say in what two calls differ.
+ * Beside the hash a rank publishes the facts of the call (plan/facts.h), so that an error message can say how two calls
+ * differ.
  *
  * The hash leaves out where buffers lie, and sizes of blocks that ranks may choose differently. While one rank is more
  * than CECL_HISTORY_CALLS calls ahead of another, these two are not compared. */

@@ -133,8 +133,8 @@ static bool runs_kernel(const struct cecl_flags *flags)
     return cecl_word_read(flags->replay) == CECL_REPLAY_SEEN;
 }
 
-/* For a rank that is in a call with phases. The rank's own word must not have changed while this function reads; else
- * the stream has overwritten the watchdog's mark in it. */
+/* Whether a peer is in another call than this rank, which is in a call with phases. This rank's own word must not have
+ * changed while this function reads; a change would have removed the watchdog's mark from it. */
 static bool differs_in_phases(const struct cecl_flags *flags, int peer,
                               struct cecl_turns_difference *found)
 {
@@ -147,7 +147,8 @@ static bool differs_in_phases(const struct cecl_flags *flags, int peer,
            cecl_turns_call_of(flags, flags->rank) == found->mine;
 }
 
-/* For a rank that is in a call of one kernel, and was in it before the peer's words are read. */
+/* Whether a peer is in another call than this rank, which is in a call of one kernel, and was before the peer's words
+ * are read. */
 static bool differs_in_kernels(const struct cecl_flags *flags, int peer,
                                struct cecl_turns_difference *found)
 {

@@ -167,7 +167,7 @@ static bool look_on(struct survey *survey, const struct host_mapping *mapping)
     return end < survey->use->high;
 }
 
-/* Filled in by one reading of /proc/self/maps. */
+/* All that one reading of /proc/self/maps finds for a call. */
 struct surveys {
     struct survey one[CECL_USES];
     size_t count;

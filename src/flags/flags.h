@@ -143,7 +143,7 @@ static inline uint32_t *cecl_flags_word(const struct cecl_flags *flags, int hold
     return row->own ? words : words + writer;
 }
 
-/* A word of this rank that holds the flag of a lane at `epoch`. */
+/* The word of this rank's table of values that holds a lane's flag at `epoch`. */
 static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, uint32_t epoch)
 {
     return (uint32_t *)cecl_pool_at(flags->pool, flags->rank, flags->values_offset) +

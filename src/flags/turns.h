@@ -65,7 +65,7 @@ static inline uint32_t cecl_turns_bit(uint32_t j, uint32_t n)
 static inline uint32_t cecl_turns_word(uint32_t j, uint32_t n, uint32_t number)
 {
     const uint32_t part =
-        (uint32_t)((uint64_t)j * 65536 / n); /* 65536 for phase n, which becomes 0 */
+        (uint32_t)((uint64_t)j * 65536 / n); /* 65536 for phase n: 0 once it is shifted */
     return (part ? part : 1) << 16 | number % CECL_TURNS_NUMBERS << CECL_TURNS_SHIFT |
            cecl_turns_bit(j - 1, n) | cecl_turns_bit(j, n);
 }

@@ -21,9 +21,9 @@ static inline ceclResult_t cecl_as_result(ceclResult_t result)
 }
 void cecl_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The first statement of a public function. If the function fails, its message begins with its name, unless cecl_relay
- * relayed it. If one public function calls another, messages name only the outer one. A thread that the program cancels
- * ends when the function has returned. */
+/* The first statement of a public function. If the function fails, its message begins with its name, unless the message
+ * came by cecl_relay. If one public function calls another, messages name only the outer one. A thread that the program
+ * cancels ends when the function has returned. */
 #define CECL_PUBLIC \
     CECL_UNCANCELLED; \
     __attribute__((cleanup(cecl_function_left), unused)) const bool cecl_is_outermost_ = \
@@ -47,8 +47,8 @@ void cecl_shorten(char *out, size_t room, const char *words);
 
 /* Makes another thread's or rank's message this thread's last one, and returns `result`. */
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *message);
-/* The same for a message that already says what failed, such as a failed communicator's message: no public function
- * puts its name before such a message. */
+/* Like cecl_fail_with, for a message that already says what failed, such as a failed communicator's message: no public
+ * function puts its name before such a message. */
 ceclResult_t cecl_relay(ceclResult_t result, const char *message);
 
 /* Returns a failure to the caller. Use it only if nothing must be released first. */
