@@ -63,8 +63,8 @@ uint64_t registry_next_import(void)
 enum standing { APART, OLDER, NEWER };
 
 /* If two regions have the same addresses, the one that was exported first is older: it was freed before the other was
- * allocated. The order in which their messages come says nothing, because they may come on two communicators. A region
- * that only lies near `exported` may be of the same block, or of a former block at the block's addresses (see
+ * allocated. The order in which the messages about them come says nothing, because they may come on two communicators.
+ * A region that only lies near `exported` may be of the same block, or of a former block at the block's addresses (see
  * REGISTRY_BLOCK_BYTES). If CUDA has refused to open `exported`, the regions that were open then (up to number
  * `before`) are of a former block. */
 static enum standing standing_of(const struct cecl_import *import,

@@ -155,7 +155,7 @@ static bool may_wait(ceclComm_t comm, bool *is_certain)
     return progress.graphs;
 }
 
-/* Returns a late rank that has left, or -1. A rank writes its last word before it leaves. So if the words have changed
+/* Returns a late rank that has left, or -1. A rank that leaves has written its words before. So if words have changed
  * since `sum` was calculated, `late` is outdated, and the result is -1. */
 static int gone_from(ceclComm_t comm, const struct cecl_rank_set *late, uint32_t sum)
 {

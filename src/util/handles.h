@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first member of what a handle points to. */
+/* The first member of each struct to which a handle points. */
 struct cecl_handle {
     struct cecl_handle *next; /* in the list of freed handles */
 };

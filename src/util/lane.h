@@ -25,7 +25,7 @@ enum {
     /* One-sided calls: how many signals with a certain number this rank has sent to the peer. Each number has its own
      * words (a slot). The caller gives the value and the slot (flags/counters.h). */
     CECL_COUNTER_SIGNAL = CECL_COUNTER_MOVED + 2,
-    /* Captured messages, in slots: the bytes have been moved; the receiver's buffer may be written. */
+    /* Captured messages, in slots. HANDED: the bytes have been moved. TAKEN: the receiver's buffer may be written. */
     CECL_COUNTER_HANDED,
     CECL_COUNTER_TAKEN,
     /* A rank tells its own host how far it is. BEGUN: which messages have begun. DONE: which calls are done. WAITS, in
