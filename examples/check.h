@@ -1,4 +1,4 @@
-/* How small examples end when a call fails. */
+/* Ends a small example if a call fails. */
 #ifndef CECL_EXAMPLES_CHECK_H
 #define CECL_EXAMPLES_CHECK_H
 

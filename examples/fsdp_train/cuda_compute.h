@@ -53,7 +53,7 @@ template <bool sums> __device__ static inline float block_reduce(float value)
     const auto both = [](float a, float b) { return sums ? a + b : fmaxf(a, b); };
     for (int lane = 16; lane > 0; lane /= 2)
         value = both(value, __shfl_xor_sync(0xffffffffu, value, lane));
-    __syncthreads(); /* all threads have read the result before this one */
+    __syncthreads(); /* all threads have read the last call's result */
     if (threadIdx.x % 32 == 0)
         parts[threadIdx.x / 32] = value;
     __syncthreads();

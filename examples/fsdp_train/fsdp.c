@@ -33,7 +33,7 @@ static bool make_shards(struct fsdp *f)
     return f->parameters && f->losses;
 }
 
-/* Symmetric memory: all ranks must call this, and make the same calls in it. */
+/* Allocates symmetric memory. Collective: all ranks make equal allocations. */
 static bool make_buffers(struct fsdp *f)
 {
     struct comm *comm = f->comm;
@@ -126,7 +126,7 @@ static bool issue(struct fsdp *f)
 }
 
 /* Returns the whole parameters of the group at `position`, after it has enqueued the gathers up to
- * `prefetch` positions ahead. They stay valid for prefetch + 1 positions. */
+ * `prefetch` positions ahead. The parameters stay valid for prefetch + 1 positions. */
 static const void *take(struct fsdp *f, int position)
 {
     while (f->issued < pass_length(f) && f->issued <= position + f->prefetch)
@@ -177,8 +177,8 @@ static bool reduce(struct fsdp *f, int group)
     return finish_reduce(f, f->prefetch > 0 ? group + 1 : group);
 }
 
-/* Where a group's backward pass writes. The padding of the last shard has no gradients, and is
- * zeroed. */
+/* Returns the buffer to which a group's backward pass writes. Zeroes the padding of the last shard,
+ * because no gradient is written to it. */
 static void *gradients_of(struct fsdp *f, int group)
 {
     void *whole = f->whole_gradients[group % 2];

@@ -19,7 +19,7 @@ struct shape {
     int layers;
     int width;    /* a multiple of 8, so that every tensor begins at a multiple of 8 elements */
     int heads;    /* divides width */
-    int sequence; /* the most bytes that the network looks at */
+    int sequence; /* bytes of a sample: the longest context of a prediction */
     int batch;    /* samples of one rank in one step */
     int nranks;
 };

@@ -38,7 +38,7 @@ extern const struct way way_gather, way_reduce;
 void multiply(struct job *j, int from, int to, int rows, int blocks);
 
 /* compute_after: compute that is enqueued later runs after the work that the stream holds now.
- * stream_after: the reverse. */
+ * stream_after: work that the stream gets later runs after the compute that is enqueued now. */
 void compute_after(struct job *j);
 void stream_after(struct job *j);
 

@@ -29,7 +29,7 @@
  * soon after the communicator has failed (for example because a peer died). The contents of the
  * memory for which it waited are then undefined.
  *
- * Host device: if a C or C++ compiler compiles them instead of nvcc, these are functions of the
+ * Host device: if a C or C++ compiler compiles this file instead of nvcc, its functions run on the
  * host. A host thread then stands for a block of one thread.
  *
  * Names that begin with cecl_ are internal to this file. */
@@ -224,7 +224,7 @@ CECL_DEVICE_API bool ceclDeviceWaitSignal(ceclDeviceComm_t dc, int peer, int sig
  * the barrier.
  * dc    of ceclCommGetDeviceComm.
  * slot  0 .. dc.blocks-1: which barrier. Usually blockIdx.x, so that blocks of equal index wait for
- *       each other. Blocks that run at the same time need slots of their own.
+ *       each other. Blocks of a rank that run at the same time need different slots.
  * Returns true, or false if a peer did not come within dc.timeoutNs, or if the communicator has
  * failed; for a slot out of range it returns false at once. All threads of the block get the same
  * result. Nothing has to be reset between launches: each slot counts its barriers in memory, even
