@@ -81,7 +81,7 @@ int main(void)
     fill(&m);
     printf("loss %.6f, width %d, %d blocks\n", loss_of(&m), shape.width, shape.layers);
     backward(&m);
-    backward(&m); /* the second run shows that nothing left by the first one matters */
+    backward(&m); /* twice: gradients must not depend on what the first run left in memory */
     for (int g = 0; g < GROUPS; g++)
         for (int t = 0; tensor_offset(&shape, g, t) < group_elements(&shape, g); t++)
             wrong += check_tensor(&m, g, t);

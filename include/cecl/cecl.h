@@ -453,8 +453,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * calls on the others it is ordinary memory of the device. Memory that is registered with `comm` is
  * registered with the new communicator too, until the new one ends or finds that the memory was freed.
  * color    0 or more, or CECL_SPLIT_NOCOLOR.
- * key      any number. New ranks are in the order of their keys, and with equal keys in the order
- *          of their ranks in `comm`.
+ * key      any number. The new communicator numbers its ranks by their keys, and ranks with equal
+ *          keys by their numbers in `comm`.
  * newcomm  [out] written on success only. It must not be NULL, even with CECL_SPLIT_NOCOLOR; in that
  *          case the handle becomes NULL.
  * config   NULL: the settings of `comm`, without its options (ceclSetOptions). Otherwise the new
@@ -1309,8 +1309,8 @@ typedef struct ceclOptions {
     }
 
 /* Sets the options of later calls on `comm`; a call in a group has the options that were set when it
- * was made. A training loop can thus keep SMs free in gathers that run beside computation, and take the
- * fastest way in others.
+ * was made. A training loop can thus forbid SMs for gathers that run during computation, and take the
+ * fastest way for others.
  * options  read during the call; NULL: the communicator's own.
  * Local, but ranks must make each collective with equal options. Changing options is cheap, because
  * cecl keeps plans for each choice of options. Threads: one call at a time. Ownership: the caller's.
