@@ -154,8 +154,7 @@ static void prepare(struct burst_call *s)
     random_prepare(s->team->comm, &s->random, &send, &recv, &bursts_own, host);
 }
 
-/* Draws options that are equal on all ranks. Each kernel gets few SMs, because kernels of several communicators wait
- * for peers at the same time. */
+/* Draws options, equal on all ranks. Kernels of several communicators wait at the same time, so each gets few SMs. */
 static ceclOptions_t draw_options(uint64_t *x)
 {
     static const int sms[] = {1, 2, 8};
@@ -307,8 +306,7 @@ static struct {
 } amid;
 uint64_t bursts_windows;
 
-/* After a failure, peers may write to the window until they learn of it. So a window that was not freed keeps its
- * memory until the process ends. */
+/* Peers may write to the window until they learn of a failure. A window that was not freed keeps its memory until exit. */
 static void share(uint64_t kind)
 {
     static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};

@@ -25,8 +25,7 @@ extern struct burst_call burst[BURST_CALLS];
 extern uint64_t bursts_own;
 extern uint64_t bursts_windows; /* windows that this rank shared */
 
-/* Allocates the memory for bursts. all: a communicator of all ranks, used only to allocate memory. x: seeds both
- * generators. */
+/* Allocates memory for bursts, by `all`, a communicator of all ranks. x: seeds both generators. */
 void bursts_open(ceclComm_t all, uint64_t x);
 void bursts_close(void);
 /* From now on `all` allocates memory. */
@@ -41,8 +40,7 @@ void bursts_make(uint64_t *x);
 void bursts_free(void);
 
 struct bursts_hooks {
-    /* Called when a call has failed, or a wait for a call. A group is refused as a whole; then this is called for the
-     * communicator of each of its calls. */
+    /* Called when a call, or a wait for a call, has failed; if a group has, for the communicator of each of its calls. */
     void (*excuse)(const struct team *team, ceclResult_t result, bool grouped);
     /* Called before the calls [first, end) of the burst are made: a single call, or a group. */
     void (*aside)(int first, int end);
@@ -51,16 +49,14 @@ struct bursts_hooks {
 /* NULL (the default): every call must succeed. */
 extern const struct bursts_hooks *bursts_hooks;
 
-/* For calls outside bursts: draws a call on `team`, with its buffers. All ranks draw it; members allocate its pool
- * memory. */
+/* For calls outside bursts: draws a call on `team`, with its buffers, on all ranks. Members allocate its pool memory. */
 void burst_draw(struct burst_call *s, const struct team *team, uint64_t *x);
 /* Makes the call on stream number `stream` of its team. Only members call this. */
 ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped);
 /* Waits for the call. Returns its result; after ceclSuccess, checks the data. The communicator may fail meanwhile. */
 ceclResult_t burst_finish(struct burst_call *s);
 
-/* Draws the library's environment variables, often their defaults, for communicators that are made later.
- * settings_clear unsets them all. */
+/* Draws environment variables, often defaults, for communicators made later. settings_clear unsets them all. */
 void settings_draw(uint64_t *x);
 void settings_clear(void);
 

@@ -1,5 +1,4 @@
-/* Calls on memory that a test provides and changes between calls. Each call must give the right bytes, or refuse the
- * buffer and name it. */
+/* Calls on memory that a test changes between calls. Each gives the right bytes, or refuses the buffer and names it. */
 #ifndef CECL_TEST_GIVEN_H
 #define CECL_TEST_GIVEN_H
 
@@ -17,8 +16,7 @@ extern enum given_mode given_mode;
 void given_open(enum given_mode how, size_t bytes);
 void given_close(void);
 
-/* One call on `bytes` bytes at `at`. bytes: a multiple of the number of ranks. given_check checks every byte of input
- * and result. */
+/* Calls on `bytes` bytes at `at`, a multiple of the ranks' number. given_check checks every byte of input and result. */
 ceclResult_t given_call(enum given_role role, unsigned char *at, size_t bytes);
 void given_fill(enum given_role role, unsigned char *at, size_t bytes, uint64_t seed);
 void given_check(enum given_role role, const unsigned char *at, size_t bytes, uint64_t seed);

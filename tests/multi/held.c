@@ -36,8 +36,7 @@ static int count_mappings(void)
     return lines;
 }
 
-/* Waits a while: the library's threads close descriptors shortly after peers have dropped them. what: what `count`
- * counts. */
+/* The library's threads close descriptors shortly after peers dropped them, so this waits. what: what is counted. */
 static void no_growth(int (*count)(void), int before, int slack, const char *what)
 {
     for (int i = 0; count() > before + slack && i < 500; i++)

@@ -10,8 +10,7 @@ struct held {
 
 struct held held_now(void);
 
-/* Fails the test if after some seconds this process holds more than `before` plus a small growth, which does not depend
- * on what the test did. */
+/* Fails the test if after some seconds this process holds more than `before` plus a small constant. */
 void held_no_more(const struct held *before);
 
 #endif

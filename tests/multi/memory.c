@@ -4,8 +4,7 @@
 
 /* ---- the host device */
 
-/* Maps memory at `at`, in place of what is there; NULL: anywhere. As this is one step, no other thread's mapping can
- * take the address in between. */
+/* Maps memory at `at` (NULL: anywhere) in one step, so no other thread's mapping can take the address in between. */
 static void map(struct memory *m, void *at, bool shared)
 {
     int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;

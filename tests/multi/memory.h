@@ -1,5 +1,4 @@
-/* All kinds of memory that a rank may pass to a collective. On GPUs it comes from the CUDA driver, which is loaded at
- * run time. */
+/* All kinds of memory that a rank may pass to a collective. On GPUs the CUDA driver, loaded at run time, makes it. */
 #ifndef CECL_TEST_MEMORY_H
 #define CECL_TEST_MEMORY_H
 
@@ -31,8 +30,7 @@ struct memory memory_new(ceclComm_t comm, enum memory_kind kind, size_t bytes);
  * the driver returns it again. Not for MEMORY_POOL. */
 void memory_renew(ceclComm_t comm, struct memory *memory, enum memory_kind kind);
 
-/* Frees memory, which no work may use any more. Zeroed memory may be freed. Pool memory of a failed communicator stays
- * until that communicator ends. */
+/* Frees memory that no work uses, or zeroed memory. A failed communicator keeps its pool memory until it ends. */
 void memory_free(ceclComm_t comm, struct memory *memory);
 
 /* Pieces of memory that peers can open, and that a test maps to addresses by itself: cuMemMap on GPUs, a memfd on the

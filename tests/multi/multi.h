@@ -80,8 +80,7 @@ static inline int multi_last(void)
 /* Copies from host to device, or back, and waits for the copy. */
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes);
 void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes);
-/* As multi_get, once `stream` has reached this point, for a communicator that may fail meanwhile. Returns the first
- * error. */
+/* As multi_get, once `stream` has come here; the communicator may fail meanwhile. Returns the first error. */
 ceclResult_t multi_fetch(ceclComm_t comm, ceclStream_t stream, void *host, const void *device,
                          size_t bytes);
 /* Fills device memory with the input of a rank, or with a guard byte. */
@@ -92,8 +91,7 @@ void multi_guard(ceclComm_t comm, void *device, size_t bytes);
 void multi_check_device(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes,
                         size_t all);
 
-/* Checks that the members of `comm` are these ranks of all, in this order (NULL: all ranks), and that calls on it are
- * right. */
+/* Checks that `comm` has these ranks of all, in this order (NULL: all ranks), and that calls on it are right. */
 void multi_works(ceclComm_t comm, const int *members, int count);
 
 /* On the host device test_share(all), on GPUs `all`. */

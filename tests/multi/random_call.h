@@ -8,8 +8,7 @@
 /* Guard bytes on each side of a recvbuff. */
 #define RANDOM_GUARD 16
 
-/* Sets random_largest for comm's device: on the host device no limit lies at the larger sizes, which would only take
- * time. */
+/* Sets random_largest for comm's device. On the host device no limit lies at larger sizes, which take time. */
 void random_take_limits_of(ceclComm_t comm);
 /* The most bytes that any buffer of a call among all ranks needs, with its guards. */
 size_t random_room(void);
@@ -27,8 +26,7 @@ struct random_slot {
     enum memory_kind send_kind, recv_kind;
 };
 
-/* Writes a call's input, and poison into the rest of [recv, recv + bytes). Writes the expected result to `want`. `host`
- * has room for the input. */
+/* Writes a call's input, poison into the rest of [recv, recv + bytes), and the result to `want`. host: room for input. */
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
 /* Writes the expected contents of [recv, recv + bytes) to `want`. Only the input has changed since random_put. */
 void random_expect(const struct random_slot *s, unsigned char *want);

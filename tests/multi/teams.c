@@ -151,8 +151,7 @@ static const ceclConfig_t *draw_config(ceclConfig_t *config, uint64_t *x, uint64
     return which < 2 ? NULL : config;
 }
 
-/* Splits into 1 to COLORS colors. Some ranks get no color, and keys are often equal. Even one color changes the order
- * of the ranks. */
+/* Splits into 1 to COLORS colors. Some ranks get no color, and keys are often equal. Even one color reorders the ranks. */
 static void split(struct team *parent, uint64_t *x, uint64_t *y)
 {
     const uint64_t ncolors = 1 + random_next(x) % COLORS;

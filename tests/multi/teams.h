@@ -35,8 +35,7 @@ ceclConfig_t teams_config(void);
 /* Draws a communicator that is alive, larger ones more often than small ones. At least one must be alive. */
 struct team *teams_pick(uint64_t *x);
 
-/* In 5 of 16 cases, splits, shrinks or ends a communicator. Ranks may enter the call late. At least one communicator
- * stays. */
+/* In 5 of 16 cases, splits, shrinks or ends a communicator, but not the last. Ranks may enter the call late. */
 void teams_change(uint64_t *x, uint64_t *y);
 
 /* Shrinks `t` to its ranks that do not leave, at least one. Only those ranks call. There must be room for another team;

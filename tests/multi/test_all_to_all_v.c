@@ -158,8 +158,7 @@ TEST_BETWEEN(known_places_that_cannot_be_are_refused, set_up, tear_down)
     works();
 }
 
-/* Peers rely on the places that a rank has announced, so the communicator fails. The last rank calls last, so it knows
- * the buffers of all ranks. */
+/* Peers rely on announced places, so the communicator fails. The last rank calls last, and knows the others' buffers. */
 TEST_BETWEEN(a_block_that_leaves_a_peers_recvbuff_ends_the_communicator, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;

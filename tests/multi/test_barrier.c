@@ -1,12 +1,10 @@
-/* ceclBarrier: no rank's stream passes the barrier before all ranks have reached it; then peers see what was written
- * before. */
+/* ceclBarrier: a stream passes it after all ranks have reached it; then peers see what was written before. */
 #include "multi.h"
 
 #define ROUNDS 200
 #define WORDS 1024
 
-/* In each round each rank writes to all others, reaches a barrier, and reads what they wrote. A second barrier comes
- * before the next round overwrites it. */
+/* In each round ranks write to all others, reach a barrier, and read. A second barrier ends the round. */
 TEST_WITH_COMM(what_was_written_before_is_seen_behind)
 {
     uint32_t *words, *host = malloc((size_t)multi_nranks * WORDS * sizeof(*host));

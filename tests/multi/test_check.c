@@ -1,5 +1,4 @@
-/* CECL_CHECK=1: if arguments of ranks differ, all ranks get an error with both values, nothing is enqueued, and the
- * communicator stays usable. */
+/* CECL_CHECK=1: if arguments differ, all ranks get an error with both values; nothing is enqueued, and calls go on. */
 #include "multi.h"
 
 static ceclComm_t checked_comm(void)
@@ -64,7 +63,6 @@ TEST(mismatched_calls_are_refused_on_every_rank)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Rank 0 allocates, and the others call a collective. */
 TEST_WITH(checked_comm(), an_allocation_that_meets_a_collective_is_refused_on_every_rank)
 {
     void *more = NULL;
@@ -136,8 +134,7 @@ TEST(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable)
         multi_ok(NULL, ceclCommDestroy(comms[i]));
 }
 
-/* If each communicator has its own stream, ranks may use a group's communicators in any order, even while other ranks
- * make the calls one by one. */
+/* With a stream for each communicator, ranks may use a group's communicators in any order, in a group or one by one. */
 TEST(communicators_of_a_group_are_compared_in_any_order)
 {
     ceclComm_t comms[2] = {checked_comm(), checked_comm()};
@@ -198,8 +195,7 @@ static ceclComm_t part_of(ceclComm_t comm, bool belongs)
     return part;
 }
 
-/* Ranks 0 and 1 differ on their communicator. Rank 2 has agreed with rank 0 on another one, and cannot know of the
- * difference. */
+/* Ranks 0 and 1 differ on one communicator. Rank 2, which has agreed with rank 0 on another one, cannot know that. */
 TEST(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it)
 {
     if (multi_nranks < 3)

@@ -16,8 +16,7 @@ static void random_kinds(ceclComm_t comm, enum kind last, uint64_t seed)
     }
 }
 
-/* Rows try each direction once on one SM. If one rank has few hardware queues, all ranks agree to keep flags on the
- * host. */
+/* Each direction has a row with one SM. If one rank has few hardware queues, all ranks agree to keep flags on the host. */
 static const struct {
     const char *name, *value;
     const char *beside, *beside_value; /* another setting; NULL: none */

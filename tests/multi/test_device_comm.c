@@ -56,7 +56,6 @@ TEST_WITH_COMM(pads_and_slices_are_no_memory_of_the_users)
                   "not in an allocation");
 }
 
-/* In each round a rank writes to all, and reads what all wrote. */
 TEST_WITH(comm_of_hosts(), barriers_order_what_ranks_write)
 {
     ceclDeviceComm_t dc = device_comm(comm);
@@ -89,7 +88,6 @@ TEST_WITH(comm_of_hosts(), barriers_go_on_past_the_wrap)
     assert_int_equal(dc.pads[3 * multi_nranks + multi_rank], 6);
 }
 
-/* Sends values around the ring, one by one. */
 TEST_WITH(comm_of_hosts(), signals_go_from_rank_to_rank)
 {
     const ceclDeviceComm_t dc = device_comm(comm);

@@ -69,8 +69,7 @@ static ceclResult_t make(enum difference difference, int index)
                                          : reduce(count, ceclSum);
 }
 
-/* What all ranks say about each difference. "%d": the odd rank. Of two ranks in an all-to-all only one knows the
- * other's call. */
+/* What all ranks say. "%d": the odd rank. Of two ranks in an all-to-all only one knows the other's call. */
 static const char *const words_of[DIFFERENCES][3] = {
     [OTHER_COUNT] = {"ceclAllReduce, call 6 of this communicator: ranks differ in count: ",
                      "90 on rank ", "89 on rank %d"},

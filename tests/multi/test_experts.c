@@ -90,8 +90,7 @@ static size_t begin_of(const struct exchange *e, int from, int to, size_t expert
     return before;
 }
 
-/* Checks that `count` rows of rank `from`, from row `first` on, are at row `at` of the received rows. Then overwrites
- * them with the initial contents. */
+/* Checks that `count` rows from row `first` of rank `from` are at row `at` of those received, and overwrites them. */
 static void check_rows(uint64_t seed, size_t row, int from, size_t first, size_t count, size_t at)
 {
     for (size_t i = 0; i < count * row; i++) {

@@ -26,8 +26,7 @@ static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t str
     return random_make(comm, &c, grouped);
 }
 
-/* Each rank draws its own kinds of memory. On GPUs captured collectives are in the pool: memory that peers cannot reach
- * would take a bounce buffer. */
+/* Each rank draws its kinds of memory. On GPUs captured collectives are in the pool, to do without a bounce buffer. */
 static enum memory_kind draw_memory(ceclComm_t comm, int kind, uint64_t *x, uint64_t *own)
 {
     const bool in_pool = random_next(x) % 2 || (kind < BY_SPLITS && multi_on_gpus(comm));

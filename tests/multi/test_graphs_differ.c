@@ -11,8 +11,7 @@
 #define SMALL 16
 #define POISON 0xa5
 
-/* A pair of graphs, with a communicator of its own. All pairs differ at the same time, because a watchdog takes three
- * looks to find a difference. */
+/* A pair of graphs on its own communicator. All pairs differ at once: a difference takes three looks of the watchdog. */
 struct trial {
     ceclComm_t comm;
     ceclStream_t stream;
@@ -41,8 +40,7 @@ static bool is_poisoned(const uint32_t *at)
     return true;
 }
 
-/* Called before this rank's watchdog ends waits. At its first call notes whether a recvbuff was written; then waits
- * until all ranks have failed. */
+/* Called before the watchdog ends waits. The first call notes if a recvbuff was written. Waits until all ranks fail. */
 static struct trial *look(const struct cecl_device *dev)
 {
     struct trial *t = trials;

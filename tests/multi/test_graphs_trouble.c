@@ -1,5 +1,4 @@
-/* Wrong uses of graphs are refused by name. If a communicator fails, its graphs end in time, with an error that names
- * the rank. */
+/* Wrong uses of graphs are refused by name. Graphs of a failed communicator end in time; its error names the rank. */
 #include "multi.h"
 
 #include <pthread.h>
@@ -92,7 +91,6 @@ TEST(streams_that_cannot_capture_are_refused)
     close_all();
 }
 
-/* The last rank captures a call that the others make eagerly. */
 TEST(a_call_that_others_do_not_capture_is_named)
 {
     ceclGraph_t graph = NULL;

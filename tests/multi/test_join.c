@@ -62,8 +62,7 @@ TEST(cycles_leak_no_descriptor_thread_or_mapping)
     ceclComm_t comm = multi_comm(NULL);
     const bool gpus = multi_on_gpus(comm);
     multi_ok(NULL, ceclCommDestroy(comm));
-    /* A leak in each cycle shows after a few cycles. A leak in one of hundreds of cycles need not show at every number
-     * of ranks. */
+    /* A leak in each cycle shows after a few cycles; one in hundreds need not show at every number of ranks. */
     const int cycles = multi_share(given ? atoi(given) : gpus ? 20 : multi_nranks > 2 ? 200 : 1000);
     struct held warm = {0};
     mallopt(M_ARENA_MAX, 2); /* else arenas, which are mappings, come and go with threads */
@@ -102,9 +101,8 @@ TEST_BETWEEN(callbacks_that_fail_at_any_call_fail_the_join, count_before, count_
     }
 }
 
-/* The exchange fails on one rank only; the others have completed it. They notice the failure in their next callback, or
- * after the last one when they connect: they call the first rank, which hangs up, and wait for a call of the last one,
- * which does not listen any more. */
+/* The exchange fails on one rank only. The others notice the failure in their next callback. After the last one they notice
+ * it when they connect: they call the first rank, which hangs up, and wait for the last, which no longer listens. */
 static void a_callback_that_fails_on(int failing)
 {
     const int calls = calls_of_a_join();

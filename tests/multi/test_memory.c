@@ -5,8 +5,7 @@
 #include "held.h"
 #include "random_call.h"
 
-/* Repeats the same calls with the same pointers, so that plans are kept. One rank after the other replaces its memory
- * at these addresses. */
+/* Repeats calls with the same pointers, so plans are kept. Rank after rank replaces its memory at these addresses. */
 TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
 {
     enum { CALLS = 4, SLACK = 10, SPREAD = 5000 };
@@ -61,8 +60,7 @@ TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
 
 #define BYTES ((size_t)4 << 20)
 
-/* ---- A thread frees memory, and waits in the driver for all pending work. Copies of other threads wait for that
- * thread. */
+/* ---- A thread frees memory, and waits in the driver for all work. Copies of other threads wait for that thread. */
 
 struct freeing {
     ceclComm_t comm;

@@ -6,8 +6,7 @@
 
 #include <malloc.h>
 
-/* At the end of each age all communicators end, and all memory is freed. In one age ranks compare their calls
- * (CECL_CHECK=1). */
+/* When an age ends, so do all communicators, and all memory is freed. In one age ranks compare calls (CECL_CHECK=1). */
 #define AGES 10
 #define AGE_CHECKED 5
 

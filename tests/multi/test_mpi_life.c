@@ -1,5 +1,4 @@
-/* ceclCommInitMpi before MPI_Init, after MPI_Finalize, and with a communicator between two groups is refused by name.
- * MPI itself would end the job. */
+/* ceclCommInitMpi refuses calls before MPI_Init or after MPI_Finalize, and inter-communicators: MPI would end the job. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

@@ -135,8 +135,7 @@ static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
     return comm;
 }
 
-/* Each rank calls ceclSend and then ceclRecv, or in the opposite order; with one call, only the first of them. The
- * first call waits. */
+/* Each rank calls ceclSend and then ceclRecv, or the reverse. calls = 1: only the first of them, which always waits. */
 static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, int calls)
 {
     const int n = multi_nranks, next = (multi_rank + 1) % n, last = (multi_rank + n - 1) % n;
@@ -254,8 +253,7 @@ TEST_WITH_COMM(a_group_is_explained)
     assert_int_equal(explanation.zeroSm, multi_nranks > 1 && !multi_shares_gpu(comm));
 }
 
-/* A group posts its receive first, and a sender waits up to 1 s for its receiver. So each sender finds the receive
- * posted. */
+/* A group posts its receive first, and a sender waits for its receiver up to 1 s, so it finds the receive posted. */
 TEST(ranks_that_exchange_much_push_what_they_send)
 {
     const size_t much = 8 << 20; /* see launch/messages.c */

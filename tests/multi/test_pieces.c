@@ -1,5 +1,4 @@
-/* Between calls, pieces of memory within a range of addresses are replaced, swapped, added and removed. Each call gives
- * the right bytes. */
+/* Between calls, pieces of memory in one range are replaced, swapped, added and removed. Calls give the right bytes. */
 #include "given.h"
 
 enum { GPU_ROUNDS = 1200, HOST_ROUNDS = 300 };

@@ -1,5 +1,4 @@
-/* The symmetric pool across ranks: equal offsets, valid peer pointers, growth, coalescing, no exchange in a steady
- * state, and calls that do not match. */
+/* The pool across ranks: equal offsets, peer pointers, growth, coalescing, no exchange in steady state, unequal calls. */
 #include "multi.h"
 
 static uint64_t exchanges(ceclComm_t comm)

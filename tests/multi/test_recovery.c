@@ -54,7 +54,6 @@ static int count_after(void **state)
     return 0;
 }
 
-/* Makes all ranks' communicator fail while no rank waits. */
 static void fail_all(ceclComm_t comm)
 {
     multi_ok(NULL, ceclCommRevoke(comm));

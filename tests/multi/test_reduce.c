@@ -1,5 +1,4 @@
-/* Large reductions, and what explanations say of groups of reductions. test_collectives.c compares random reductions
- * with plain loops, bit for bit. */
+/* Large reductions, and explanations of groups of reductions. test_collectives.c compares random reductions bit for bit. */
 #include "buffers.h"
 #include "random_call.h"
 

@@ -151,8 +151,7 @@ TEST_BETWEEN(a_handle_serves_once, set_up, tear_down)
     deregistered(kept);
 }
 
-/* Unmaps memory so that no other thread's memory is mapped at its address. On GPUs this is not possible; the barrier
- * makes it unlikely. */
+/* Unmaps memory, and leaves a hole that no other thread fills. On GPUs the barrier only makes that likely. */
 static void make_hole(struct memory *m)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -286,8 +285,7 @@ static ceclResult_t gather_variable(unsigned char *recv)
                           comm, NULL);
 }
 
-/* The last call finds that the memory of the earlier calls was replaced, which closes their window. With many calls,
- * the group reallocates its layouts. */
+/* The last call finds earlier calls' memory replaced, and their window closes. Many calls make a group move its layouts. */
 TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
 {
     enum { CALLS = 40 };
@@ -353,8 +351,7 @@ TEST_BETWEEN(a_bounce_buffer_may_lie_where_private_memory_was, set_up_pull, tear
     memory_free(comm, &recv);
 }
 
-/* Only the root has a recvbuff. The other ranks pass freed memory, whose window closes when the group's next call opens
- * a new window. */
+/* Only the root has a recvbuff. The others pass freed memory, whose window closes when the next call opens a new one. */
 TEST_BETWEEN(a_group_does_not_look_at_a_recvbuff_without_use, set_up, tear_down)
 {
     const bool is_root = multi_rank == 0;
@@ -426,7 +423,6 @@ static struct memory memory_before_a_hole(void)
     return m;
 }
 
-/* A refusal leaves earlier registrations of the same memory valid. */
 TEST_BETWEEN(a_refused_registration_ends_no_other, set_up_manual, tear_down)
 {
     ceclExplanation_t before, after;
@@ -442,8 +438,7 @@ TEST_BETWEEN(a_refused_registration_ends_no_other, set_up_manual, tear_down)
     memory_free(comm, &m);
 }
 
-/* The other ranks are refused a registration and a call on the memory of their pending call. Then the last rank makes
- * that call. */
+/* The other ranks are refused a registration and a call on memory of their pending call. Then the last rank makes it. */
 TEST_BETWEEN(what_is_refused_leaves_a_pending_call_as_it_is, set_up, tear_down)
 {
     const bool late = multi_rank == multi_nranks - 1;
@@ -466,8 +461,7 @@ TEST_BETWEEN(what_is_refused_leaves_a_pending_call_as_it_is, set_up, tear_down)
     memory_free(comm, &m);
 }
 
-/* The last rank makes each call after the others. Before its second call, the others unmap an unused part of the call's
- * window, and register other memory. */
+/* The last rank calls after the others. Before round 1 the others unmap unused memory of the window, and register more. */
 TEST_BETWEEN(a_window_stays_open_while_a_pending_call_uses_it, set_up, tear_down)
 {
     const bool late = multi_rank == multi_nranks - 1;

@@ -204,7 +204,6 @@ TEST(what_one_rank_refuses_all_refuse)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* A rank that all others exclude does not disturb them. */
 TEST_WITH(joined(CECL_UNDEF), an_excluded_rank_that_calls_is_refused_alone)
 {
     ceclComm_t rest = (ceclComm_t)8;
@@ -284,8 +283,7 @@ static ceclResult_t shrink_in_turn(const struct lists *lists, int order, int ms,
                           has_list ? lists->count[multi_rank] : 0, rest, NULL);
 }
 
-/* In the second round ranks do not synchronize between their calls: a rank may be at its next try while another still
- * comes with the different list. */
+/* In the second round ranks do not synchronize: one may try again while another still comes with the different list. */
 TEST_WITH(joined(CECL_UNDEF), lists_that_differ_end_at_once_in_any_order)
 {
     for (size_t i = 0; i < 2 * LISTS; i++) {

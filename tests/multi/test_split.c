@@ -150,7 +150,6 @@ static ceclResult_t split_as(const struct refusal *one, ceclComm_t comm, ceclCom
     return result;
 }
 
-/* If one rank refuses, all ranks refuse at once, and the parent stays usable. */
 TEST(what_one_rank_refuses_all_refuse)
 {
     const struct refusal refusals[] = {

@@ -127,8 +127,7 @@ static void expect_failure(const char *words)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Each rank sends rank 0 `first` rows, and each other rank `others`. The call succeeds, but then the communicator fails
- * with the same reason on every rank. */
+/* Rank 0 gets `first` rows of each rank, others get `others`. The call succeeds, and then all ranks fail with `words`. */
 static void expect_trouble(uint64_t first, uint64_t others, size_t recvrows, const char *words)
 {
     uint64_t rows[MOST];

@@ -57,8 +57,7 @@ static void gather(ceclComm_t comm, char *buffer)
              ceclAllGather(buffer + (size_t)multi_rank * bytes, buffer, bytes, ceclInt8, comm, 0));
 }
 
-/* Rank 0 makes two calls; the other ranks come late to at least `late` of them. Returns the seconds that rank 0's calls
- * took; on other ranks 0. */
+/* Rank 0 makes two calls; the others come late to at least `late` of them. Returns rank 0's seconds; elsewhere 0. */
 static double time_ahead(uint64_t late)
 {
     ceclComm_t comm = multi_comm(NULL);

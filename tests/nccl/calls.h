@@ -17,8 +17,7 @@ enum { ncclFloat32 = 7, ncclFloat64, ncclBfloat16 };
 enum { ncclSum = 0, ncclProd, ncclMax, ncclMin, ncclAvg };
 #endif
 
-/* Offset of the int `blocking` in ncclConfig_t, in every version that has the type. If it is 0, calls on the communicator
- * do not wait. */
+/* Offset of the int `blocking` in ncclConfig_t, in each version that has it. 0 means that calls do not wait. */
 #define CONFIG_BLOCKING_AT 16
 
 #define STANDIN_API CECL_NCCL_API
@@ -45,8 +44,7 @@ STANDIN_API ncclResult_t ncclGroupStart(void);
 STANDIN_API ncclResult_t ncclGroupEnd(void);
 
 #ifndef CECL_NCCL_TYPES_GIVEN
-/* NCCL 2.31 has functions of these names. Their arguments here are invented: the library under test knows none of these
- * functions. */
+/* NCCL 2.31 has functions of these names. These arguments are invented: the library under test knows none of them. */
 STANDIN_API ncclResult_t ncclAllGatherConfig(const void *sendbuff, void *recvbuff, size_t sendcount,
                                              ncclDataType_t datatype, ncclComm_t comm,
                                              cudaStream_t stream, const void *config);
@@ -65,8 +63,7 @@ struct standin_record {
 /* How many calls of `name` this process has made to the stand-in. */
 STANDIN_API size_t standin_calls(const char *name);
 
-/* Streams that may capture; only one thread uses each. Other streams are arbitrary addresses. A launch is complete when
- * it returns. */
+/* Streams that may capture, each used by one thread. Other streams are any addresses. Launches return when complete. */
 struct standin_graph;
 STANDIN_API cudaStream_t standin_stream(void);
 STANDIN_API void standin_stream_free(cudaStream_t stream);

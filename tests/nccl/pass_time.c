@@ -15,8 +15,7 @@
 
 #define BATCHES 401
 #define CALLS 500 /* calls of a batch */
-/* Calls of each rank until all trials are surely over, and after how many of them ranks meet: no trial begins while
- * ranks are far apart. */
+/* Calls of each rank until trials are surely over; how often ranks meet: no trial begins while they are far apart. */
 enum { LEARNING = 60000, TOGETHER = 64 };
 
 typedef __typeof__(ncclAllGather) all_gather;

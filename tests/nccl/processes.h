@@ -1,5 +1,4 @@
-/* Runs ranks as processes of a test that calls NCCL. The parent must not have called NCCL: children must not inherit a
- * library that is in use. */
+/* Runs ranks as processes. The parent must not have called NCCL: children must not inherit a library in use. */
 #ifndef CECL_TESTS_NCCL_PROCESSES_H
 #define CECL_TESTS_NCCL_PROCESSES_H
 

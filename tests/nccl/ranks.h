@@ -104,13 +104,11 @@ static inline bool comes_back_to(int descriptors, int threads)
     return false;
 }
 
-/* How many calls of `name` the stand-in has received. */
 static inline size_t calls_of(const char *name)
 {
     return STANDIN(standin_calls)(name);
 }
 
-/* Whether CECL_NCCL is one of these policies. */
 static inline bool is_under(const char *policies)
 {
     const char *policy = getenv("CECL_NCCL");

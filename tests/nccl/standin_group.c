@@ -1,5 +1,4 @@
-/* Carries out calls of the stand-in, those of a group at the same time. One thread may be several ranks, so no code
- * here waits for a single transfer. */
+/* Carries out calls, those of a group at once. A thread may be several ranks, so no code waits for a single transfer. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -173,7 +172,6 @@ static ncclResult_t move_until_done(void)
     return ceclSuccess;
 }
 
-/* Completes the calls of a list. */
 static void finish(struct op **list, ncclResult_t result)
 {
     while (*list) {

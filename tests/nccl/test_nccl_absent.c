@@ -167,7 +167,6 @@ static int be_rank(char **arguments)
 static char library_of_another_version[4096], folder_of_standin[4096];
 static char *self;
 
-/* How a rank is absent. */
 static void without_the_library(void)
 {
     setenv("LD_LIBRARY_PATH", folder_of_standin, 1);
@@ -205,7 +204,6 @@ static void start(int file, int rank, const char *way, int which, void (*leave)(
     _exit(127);
 }
 
-/* How often `words` is in the file. */
 static int count_in(int file, const char *words)
 {
     static char text[1 << 20];

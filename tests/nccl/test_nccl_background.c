@@ -74,7 +74,6 @@ TEST(making_a_communicator_does_not_wait_for_other_ranks)
         assert_int_equal(ncclCommDestroy(ranks[i].comm), 0);
 }
 
-/* Ways to make a communicator of another one. */
 enum way { HALVES, SHRINK, SHRINK_WITH_ABORT, GROW, WAYS };
 
 static ncclResult_t begin_child(enum way way, const struct rank *r, struct rank *child)
@@ -92,8 +91,7 @@ static ncclResult_t begin_child(enum way way, const struct rank *r, struct rank 
     return ncclCommSplit(r->comm, color, r->rank, &child->comm, NULL);
 }
 
-/* If the parent is ready, so is the child, as in NCCL; growing gives a handle at once. A shrink with abort ends cecl's
- * communicator of the parent. */
+/* If the parent is ready, so is the child; growing gives a handle at once. A shrink with abort ends the parent in cecl. */
 static enum way way;
 
 static bool make_child(struct rank *r)

@@ -104,7 +104,6 @@ static bool replays_well(const struct rank *r, struct data *d, struct standin_gr
            has_reduced(d, r, round);
 }
 
-/* What a rank captures. */
 struct scene {
     struct data d;
     cudaStream_t on;

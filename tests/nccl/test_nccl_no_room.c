@@ -1,5 +1,4 @@
-/* The table has no room for a rank's communicator: the rank's call fails, and nothing leaks. Runs under CECL_NCCL=all;
- * CECL_NCCL_PATH names the stand-in. */
+/* A rank's communicator finds no room in the table: its call fails, and nothing leaks. CECL_NCCL_PATH: the stand-in. */
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/wait.h>

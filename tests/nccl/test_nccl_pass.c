@@ -83,8 +83,7 @@ static bool arrives(size_t symbol)
 
 static pthread_barrier_t start;
 
-/* All threads make the first call of each function at the same time. Returns the name of a function whose arguments
- * were lost, or NULL. */
+/* All threads first call each function at the same time. Returns the name of one whose arguments were lost, or NULL. */
 static void *call_all(void *unused)
 {
     const char *lost = NULL;

@@ -96,8 +96,7 @@ static bool is_right(enum op op, const struct rank *r)
     return is;
 }
 
-/* ---- tests with processes as ranks. They come first: the parent has not called NCCL yet, and children must not
- * inherit a library that is in use. */
+/* ---- processes as ranks. They come first: children must not inherit a library in use, so the parent calls NCCL later. */
 
 static bool make_each_op(struct rank *r, bool served)
 {
@@ -645,8 +644,7 @@ static bool destroy_once(struct rank *r)
     return is;
 }
 
-/* How often NCCL's ncclCommDestroy is called in a run of `body`. run_ranks itself calls it once for each rank, with
- * NULL. */
+/* How often NCCL's ncclCommDestroy is called while `body` runs. run_ranks adds one call for each rank, with NULL. */
 static size_t destroys_in(bool (*body)(struct rank *r))
 {
     const size_t before = calls_of("ncclCommDestroy");

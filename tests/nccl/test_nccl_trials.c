@@ -31,8 +31,7 @@ static unsigned us_or(unsigned takes_us)
     return other ? (unsigned)atoi(other) : takes_us;
 }
 
-/* Whether `name` was this thread's last call of the stand-in. The caller first makes another call, so an earlier `name`
- * does not count. */
+/* Whether `name` was this thread's last call of the stand-in. Callers first make another call: older ones do not count. */
 static bool came(const char *name)
 {
     return strcmp(STANDIN(standin_last)().name, name) == 0;

@@ -1,6 +1,5 @@
-/* Ranks split or shrink a parent communicator, in which they have other numbers. One rank dies or revokes the parent,
- * at each of its system calls in turn. Errors of other ranks must name only this rank, by its number in the parent.
- * Ranks are processes. */
+/* Ranks split or shrink a parent, where they have other numbers. One rank dies or revokes the parent, at each of its
+ * system calls in turn. The others' errors must name it alone, by its number in the parent. Ranks are processes. */
 #include <limits.h>
 
 #include "../forked.h"

@@ -415,7 +415,6 @@ static int join_as_all(void *id)
     return (int)join(id, 1, 0, LONG_MS, 7, &all);
 }
 
-/* The root finds all strangers in its queue before the only rank. */
 TEST(a_rank_behind_a_queue_of_strangers_joins)
 {
     enum { STRANGERS = 200 };
@@ -562,8 +561,7 @@ TEST(a_root_that_takes_no_connection_is_given_up_and_nothing_is_left)
     assert_int_equal(open_descriptors(), descriptors);
 }
 
-/* Joins as rank 1 of 3, alone. Exit code 0: the message names the missing ranks. GAVE_UP: the rank's own time limit
- * passed first. */
+/* Joins as rank 1 of 3, alone. Exit code 0: the missing ranks are named. GAVE_UP: the rank's own limit passed first. */
 #define GAVE_UP 10
 static int limit_of_rank_1_ms;
 static int join_alone(void *id)
@@ -635,8 +633,7 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
     return say(id, &said);
 }
 
-/* Whether ranks with any patience learn that rank 0 did not come within the root's own limit. All jobs wait at the same
- * time. */
+/* Whether ranks with any patience hear within the root's limit that rank 0 did not come. All jobs wait at once. */
 static bool all_are_served_within(const char *limit_ms)
 {
     enum { JOBS = 5 };
@@ -660,8 +657,7 @@ static bool all_are_served_within(const char *limit_ms)
     return served;
 }
 
-/* The ranks' limits include the largest and smallest of the message. On a busy machine a rank may come after the root's
- * limit. */
+/* Ranks have the largest and smallest limits of the message. On a busy machine one may come after the root's limit. */
 TEST(a_rank_of_any_patience_is_served)
 {
     assert_true(all_are_served_within("3000") || all_are_served_within("20000"));

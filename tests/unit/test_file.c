@@ -1,5 +1,4 @@
-/* Files that are pipes or devices; the limit on file sizes; signals and errno of the program, which a write must leave
- * alone. */
+/* Pipes and devices as files; the limit on file sizes; the program's signals and errno, which writes must leave alone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,5 +1,4 @@
-/* An event orders launches of the host device's graphs on all streams. (tests/multi compares what each launch does, and
- * ends graphs while they run.) */
+/* An event orders launches of graphs on all streams. (tests/multi compares launches, and ends graphs that run.) */
 #include "host_fixture.h"
 
 static struct cecl_capture begin_on(ceclStream_t stream)
@@ -35,8 +34,7 @@ static void launch(void *graph, ceclStream_t stream)
     assert_int_equal(dev->ops->graph_launch(dev, graph, stream), ceclSuccess);
 }
 
-/* Graphs on one stream and copies on another one append to a list. Its order must be the one in which the host enqueued
- * them, although the first is held up. */
+/* Graphs on one stream and copies on another append to a list, in the order of the host, though the first is held up. */
 TEST_BETWEEN(an_event_orders_graphs_and_other_work, set_up, tear_down)
 {
     struct cecl_order order = {0};

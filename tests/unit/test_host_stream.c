@@ -158,7 +158,6 @@ TEST_BETWEEN(every_second_batch_runs_in_another_order, set_up, tear_down)
     assert_int_equal(seen[1], seen[3]);
 }
 
-/* 10,000 commands behind a wait, three times. */
 TEST_BETWEEN(a_held_stream_takes_all_work_and_keeps_its_room, set_up, tear_down)
 {
     enum { ROUNDS = 3, PIECES = 10000 };
@@ -240,7 +239,6 @@ struct helper {
     _Atomic bool over;
 };
 
-/* Enqueues more work before it releases the earlier work. */
 static void *release_and_hold(void *argument)
 {
     struct helper *helper = argument;
@@ -312,7 +310,6 @@ TEST_BETWEEN(a_drain_waits_for_earlier_work_of_the_default_stream_alone, set_up,
     dev->ops->words_free(dev, gate);
 }
 
-/* The default stream and two others are held in turn. */
 TEST_BETWEEN(a_drain_of_a_held_stream_times_out_and_says_how_many, set_up, tear_down)
 {
     uint32_t *words = new_words(1);

@@ -1,5 +1,4 @@
-/* The host device's flag words: waits sleep, and every way of writing a word wakes them, through every mapping of the
- * word. */
+/* The host device's flag words: waits sleep, and every way to write a word, through any mapping of it, wakes them. */
 #include "host_fixture.h"
 
 #include "../wrapped_syscall.h"
@@ -17,8 +16,7 @@ static _Thread_local int system_calls;
 
 WRAPPED_SYSCALL(system_calls++ < 0)
 
-/* One stream writes i into `say`, and the other one answers. `say` and `hear` are one word, maybe at two addresses; so
- * are `answer` and `heard`. */
+/* One stream writes i into `say`, and the other answers. `hear` is `say`, maybe at another address; `heard` is `answer`. */
 struct dialogue {
     uint32_t *say, *hear, *answer, *heard;
     bool copied; /* copies of `values` write the words */

@@ -12,8 +12,7 @@
 #define ROUNDS 256 /* rounds of one call, or one group, on each rank */
 #define WARM 8     /* rounds before those, in both runs */
 
-/* gcc 12 with -O2: 5,350 to 5,460 and 33,370 to 33,550, depending on how often a call looks for its peer, and whether a
- * stream's thread sleeps. */
+/* gcc 12, -O2: 5,350 to 5,460 and 33,370 to 33,550. How often calls look for peers, and whether threads sleep, varies. */
 #define LONE_MOST 5700
 #define GROUP_MOST 34600
 
@@ -46,7 +45,6 @@ TEST_IF(getenv("CECL_TEST_ROUNDS"), rounds_are_counted, open_all, close_all)
     }
 }
 
-/* The instructions of this many rounds. */
 static uint64_t instructions_of(int rounds, int group)
 {
     char command[400], line[400];

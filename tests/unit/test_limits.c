@@ -1,5 +1,4 @@
-/* ceclCommLimits reports the real limits: a call at a limit succeeds, and a call past it is refused. Ranks of one
- * process, on the host device. */
+/* ceclCommLimits reports real limits: a call at a limit succeeds, and a call past it is refused. Ranks of one process. */
 
 #include "../soft_limit.h"
 #include "../with_cmocka.h"

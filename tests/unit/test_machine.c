@@ -16,8 +16,7 @@
 
 static ceclStream_t streams[RANKS];
 
-/* The thread that makes rank 0's stream rounds down; the one that makes rank 1's rounds up, and flushes subnormal
- * numbers. */
+/* Rank 0's stream is made by a thread that rounds down, rank 1's by one that rounds up and flushes subnormal numbers. */
 static void make_streams(void)
 {
     fenv_t before;

@@ -263,7 +263,6 @@ static int last_of(int rank)
     return ranks[rank].said;
 }
 
-/* Starts a rank, and waits until it has come to a meeting. */
 static void start_and_await(int rank)
 {
     const int before = last_of(rank);

@@ -84,8 +84,7 @@ TEST_WITHIN(NEVER, a_graph_that_waits_for_a_rank_that_leaves_ends)
     OK(ceclGraphDestroy(graph));
 }
 
-/* The test itself writes what rank 0's stream would write: after a while the stream sees rank 2's word, but says so
- * only after rank 2 has left. */
+/* The test stands in for rank 0's stream, which sees rank 2's word in time, but says so only after rank 2 has left. */
 TEST_OF_A_LIMIT(a_rank_that_leaves_after_its_message_is_not_missed)
 {
     struct cecl_flags *flags = &comms[0]->engine.flags;
@@ -114,8 +113,7 @@ TEST_WITHIN(NEVER, a_graph_is_launched_while_its_communicator_fails)
     OK(ceclGraphDestroy(graph));
 }
 
-/* An end, an abort and a shrink of a communicator wait for launched graphs. This graph does not begin before a gate
- * opens. */
+/* A communicator's end, abort and shrink wait for launched graphs. This graph does not begin before a gate opens. */
 TEST_WITHIN(NEVER, a_graph_with_a_message_is_pending_before_it_begins)
 {
     struct cecl_device *dev = comms[0]->dev;

@@ -25,7 +25,6 @@ static struct model_rates round_rates(void)
 
 static struct cecl_plan plans[RANKS];
 
-/* Empty plans of `n` ranks. */
 static void begin(int n)
 {
     for (int r = 0; r < n; r++) {
@@ -183,8 +182,7 @@ static double us_of_passes(const struct model_rates *rates, uint32_t passes, int
     return end_runs(4, rates, NULL, runs).us;
 }
 
-/* Measured on 4 x H200: 529, 606 to 670, and 950 to 990 us, by a program whose GPUs did not start behind a barrier. The
- * jitter is the one that fits it best. */
+/* Measured on 4 x H200: 529, 606 to 670, and 950 to 990 us, without a barrier at the start. The jitter fits this best. */
 TEST(gpus_that_drift_apart_lose_more_with_each_pass)
 {
     static const struct {
@@ -229,8 +227,7 @@ static double us_of(struct model_call *call, const struct model_rates *rates, in
     return out.us;
 }
 
-/* The table's rows for 4 GPUs (docs/measurements.md). The only ones used to choose a rate are the out-of-place
- * all-to-alls of 4 and 16 MiB a block. */
+/* Rows for 4 GPUs (docs/measurements.md). Only the out-of-place all-to-alls of 4 and 16 MiB were used for a rate. */
 TEST(rows_of_more_gpus_come_within_five_percent)
 {
     static const struct {

@@ -119,8 +119,7 @@ TEST(calls_on_different_streams_do_not_wait_for_each_other)
     end(0, waiting);
 }
 
-/* More streams than lines have pending calls. All calls end, and signals with one number keep the order of the host's
- * calls. */
+/* More streams than lines have pending calls. All end, and signals with one number keep the order of the host's calls. */
 TEST(any_number_of_streams_may_make_calls)
 {
     ceclStream_t streams[MANY_STREAMS];

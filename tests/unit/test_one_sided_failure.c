@@ -123,7 +123,6 @@ TEST_WITHIN(NEVER, an_abort_with_a_call_pending_fails_the_others)
     expect_error(1, ceclRemoteError, "rank 0 gave up: ceclCommAbort was called");
 }
 
-/* Rank 0 waits for rank 1, which waits for rank 2: the error names rank 2. */
 TEST_OF_A_LIMIT(the_rank_at_the_end_of_the_waits_is_named)
 {
     wait_for(0, 1, 5, NULL);
@@ -166,8 +165,7 @@ TEST_WITHIN(NEVER, a_failed_communicator_ends_with_waits_pending)
 
 static ceclComm_t ending;
 
-/* Runs after the library's check for pending calls. The ordinal 0 makes the device seem a GPU, whose words can no
- * longer be read at that time. */
+/* Runs after the check for pending calls. Ordinal 0 pretends a GPU, whose words can no longer be read then. */
 static void signal_at_exit(void)
 {
     ending->dev->ordinal = 0;

@@ -116,7 +116,6 @@ static ceclUniqueId new_id(void)
     return id;
 }
 
-/* Calls ceclCommInitRank for all ranks of a communicator, in an open group. */
 static void join_in_group(ceclComm_t *joined, int nranks)
 {
     const ceclUniqueId id = new_id();

@@ -685,8 +685,7 @@ static void *be_rank(void *argument)
     return NULL;
 }
 
-/* Counts ranks that disagree on the outcome. In a late pair exactly one rank must know the other one: counts other
- * pairs. */
+/* Counts ranks that disagree on the outcome, and late pairs in which not exactly one rank knows the other. */
 static int count_disputes(const struct crowd *crowd, const struct seen *seen)
 {
     int disputes = 0;

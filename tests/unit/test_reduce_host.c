@@ -67,7 +67,6 @@ static void reduces_as_the_reference(struct cecl_reduction r, unsigned shift, in
 static const uint64_t counts[] = {0, 1, 2, 17, 511, 512, 513, 1025, 1600};
 #define NCOUNTS (sizeof(counts) / sizeof(*counts))
 
-/* Calls `visit` for every supported pair of type and operation. */
 static void for_every_pair(void (*visit)(struct cecl_reduction))
 {
     for (int type = 0; type < CECL_NUM_TYPES; type++)

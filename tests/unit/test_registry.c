@@ -821,8 +821,7 @@ TEST_BETWEEN(memory_that_another_gpu_has_open_stays, set_up_second, tear_down_se
     second.dev = &device;
 }
 
-/* A call on `user` has begun, and waits for new memory. That replaces memory which earlier calls used, on `user` and
- * `second`. */
+/* A call on `user` has begun, and waits for memory that replaced memory of earlier calls, on `user` and `second`. */
 TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_second,
              tear_down_second)
 {
@@ -865,8 +864,7 @@ TEST_BETWEEN(private_memory_may_grow_between_two_looks, set_up, tear_down)
     assert_int_equal(nposted, 0);
 }
 
-/* Settles both buffers of a call until no window changes, as describing a call does. Returns how many repetitions that
- * took. */
+/* Settles both buffers of a call until no window changes, as describing a call does. Returns the number of repetitions. */
 static int rounds_of_a_call(uint64_t send, uint64_t recv)
 {
     uint64_t before;

@@ -215,8 +215,7 @@ static bool hears_of_a_death(ceclComm_t comm, char *buffer)
     return result == ceclRemoteError && strstr(ceclGetLastError(comm), "rank 1 ended unexpectedly");
 }
 
-/* As if a thread of the program freed memory: that waits for the call, and meanwhile the driver blocks all reads of
- * device memory. */
+/* As if a thread freed memory: it waits for the call, and the driver blocks all reads of device memory meanwhile. */
 TEST_BETWEEN(a_death_is_noticed_while_the_driver_is_held_up, NULL, calm)
 {
     struct meeting *meeting = shared_memory(sizeof(struct meeting));

@@ -162,8 +162,7 @@ TEST(settings_and_empty_variables_are_not_warned_of)
     assert_string_equal(said, "");
 }
 
-/* No communicator is made with a bad value of a setting. This test is last, because after it the process has looked for
- * unknown variables. */
+/* No communicator is made with a bad setting. This test is last: it makes the process look for unknown variables. */
 TEST(init_names_a_bad_value)
 {
     static const enum cecl_setting_id ids[] = {

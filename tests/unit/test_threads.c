@@ -1,5 +1,4 @@
-/* Several ranks in one process: the library's threads, and joins that are refused. tests/fuzz/fuzz_api.c has calls of
- * ranks that are threads. */
+/* Several ranks in one process: threads, and refused joins. (tests/fuzz/fuzz_api.c: calls of ranks that are threads.) */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
