@@ -5,7 +5,7 @@
 #define BANKS 2
 #define PARTS (2 * BURST_CALLS) /* buffers in each bank: one for each buffer of a burst */
 #define SPREAD 5000             /* bytes beyond what a buffer needs, which lets offsets differ */
-#define SPREAD_LARGE (1 << 20)  /* used now and then, which makes pools grow */
+#define SPREAD_LARGE (1 << 20)  /* used sometimes, which makes pools grow */
 
 /* Where a buffer may lie, besides the kinds of memory.h: in the pool of any communicator. */
 enum { LENT = MEMORY_KINDS, SOURCES };

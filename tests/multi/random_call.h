@@ -8,7 +8,7 @@
 /* Guard bytes on each side of a recvbuff. */
 #define RANDOM_GUARD 16
 
-/* Sets random_largest for comm's device. On the host device no limit lies at larger sizes, which take time. */
+/* Sets random_largest for comm's device. On the host device larger sizes reach no limit, and only take time. */
 void random_take_limits_of(ceclComm_t comm);
 /* The most bytes that any buffer of a call among all ranks needs, with its guards. */
 size_t random_room(void);

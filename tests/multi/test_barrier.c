@@ -1,4 +1,4 @@
-/* ceclBarrier: a stream passes it after all ranks have reached it; then peers see what was written before. */
+/* ceclBarrier: a stream passes it after all ranks have reached it; peers see behind it what was written before it. */
 #include "multi.h"
 
 #define ROUNDS 200

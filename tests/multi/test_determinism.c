@@ -17,7 +17,7 @@ static const ceclDataType_t types[] = {ceclBfloat16, ceclFloat16,    ceclFloat32
                                        ceclFloat64,  ceclFloat8e4m3, ceclFloat8e5m2};
 #define TYPES (sizeof(types) / sizeof(types[0]))
 
-/* Exponents of inputs: sums of many such values round, and no sum overflows. */
+/* Exponents of inputs: sums of many inputs round, and no sum overflows. */
 static const struct {
     int least, most;
 } exponents[CECL_NUM_TYPES] = {
@@ -251,7 +251,7 @@ static size_t room_of(const struct path *path)
     return all > ROOM ? all : ROOM;
 }
 
-/* Beyond 4 ranks, ranks that share few processors are slow: then each number of SMs runs at least once. */
+/* Beyond 4 ranks, ranks that share few processors are slow: only 6 runs, one for each number of SMs. */
 static int runs_of_each(void)
 {
     const int some = multi_nranks > 4 ? 6 : multi_share(100 / (int)TYPES);

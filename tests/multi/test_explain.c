@@ -6,7 +6,7 @@
 #define LARGE 1100000 /* bytes: too large for a small call on any device */
 
 static unsigned char *other; /* as large as the buffers */
-static bool shares_gpu;      /* then no copy is zero SM */
+static bool shares_gpu;      /* ranks share a GPU: no copy is zero SM */
 
 static int set_up(void **state)
 {

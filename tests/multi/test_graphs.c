@@ -22,7 +22,7 @@ static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t str
 {
     struct random_call c = w->slot.call;
     c.stream = stream;
-    c.seed = 1024; /* random_make then makes one call, without a graph of its own */
+    c.seed = 1024; /* makes random_make call once, and without its own graph */
     return random_make(comm, &c, grouped);
 }
 

@@ -3,7 +3,7 @@
 
 #define BUFFERS 3
 #define BLOCK 640
-#define ALIGNED 512 /* bytes; on a GPU allocations of such sizes may be neighbours */
+#define ALIGNED 512 /* bytes; allocations of this size may be neighbours on a GPU */
 
 static ceclComm_t comm;
 static unsigned char *recv_buffer[BUFFERS], *send_buffer[BUFFERS];

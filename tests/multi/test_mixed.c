@@ -1,6 +1,6 @@
 /* Random calls of all collectives, and messages, on communicators that are constantly split and shrunk (bursts.h).
- * CECL_TEST_CALLS and CECL_TEST_SEED override number and seed. At the end no mappings, descriptors or threads may be
- * left. tests/soak runs the same for longer. */
+ * CECL_TEST_CALLS and CECL_TEST_SEED override the number of calls and the seed. At the end no mappings, descriptors or
+ * threads may be left. tests/soak runs the same for longer. */
 #include "bursts.h"
 #include "held.h"
 

@@ -307,7 +307,7 @@ TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* Only rank 0 finds the replacement when its group ends: its first call then gets a bounce buffer. */
+/* Only rank 0 finds the replacement when its group ends: its first call gets a bounce buffer. */
 TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, set_up_checked,
              tear_down)
 {
@@ -476,7 +476,7 @@ TEST_BETWEEN(a_window_stays_open_while_a_pending_call_uses_it, set_up, tear_down
             multi_ok(comm, gather(recv));
         if (!late && round == 1) {
             assert_int_equal(munmap(m.at, page), 0);
-            m.at += page; /* another thread may map memory there */
+            m.at += page; /* another thread may map memory at the old address */
             m.bytes -= page;
             deregistered(registered(memory.at, bytes));
         }

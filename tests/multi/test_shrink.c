@@ -169,7 +169,7 @@ static ceclResult_t shrink_as(const struct refusal *one, ceclComm_t comm, ceclCo
                           one->no_handle ? NULL : rest, &config);
 }
 
-/* The rank that refuses comes first, and then last. */
+/* In one round the rank that refuses comes first, in the next one last. */
 TEST(what_one_rank_refuses_all_refuse)
 {
     const int last = multi_nranks - 1;

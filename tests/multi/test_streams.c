@@ -185,7 +185,7 @@ static void check_order(int before)
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, p.stream));
 }
 
-/* The event is then recorded on another stream, and destroyed. */
+/* After the wait is enqueued, the event is recorded on another stream, and destroyed. */
 TEST_WITH_PAIR(a_wait_keeps_what_the_event_marked)
 {
     const ceclEvent_t event = new_event();

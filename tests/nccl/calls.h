@@ -17,7 +17,7 @@ enum { ncclFloat32 = 7, ncclFloat64, ncclBfloat16 };
 enum { ncclSum = 0, ncclProd, ncclMax, ncclMin, ncclAvg };
 #endif
 
-/* Offset of the int `blocking` in ncclConfig_t, in each version that has it. 0 means that calls do not wait. */
+/* Offset of the int `blocking` in ncclConfig_t, in each version that has it. blocking = 0: calls do not wait. */
 #define CONFIG_BLOCKING_AT 16
 
 #define STANDIN_API CECL_NCCL_API

@@ -66,7 +66,7 @@ static size_t move(struct transfer *transfer)
     const uint64_t place = from % STANDIN_RING;
     size_t bytes = there < STANDIN_RING - place ? there : STANDIN_RING - place;
     bytes = bytes < transfer->left ? bytes : transfer->left;
-    if (bytes == 0) /* then the address may be NULL */
+    if (bytes == 0) /* the address may be NULL */
         return 0;
     if (transfer->sends)
         memcpy(channel->bytes + place, transfer->at, bytes);

@@ -77,7 +77,7 @@ static bool in_a_group(struct rank *r)
            ncclGroupEnd() == 0 && sums(r, false) && ends(r);
 }
 
-/* A gather on a communicator with the absent rank. `strict` refuses such a call, unless the ranks' policies differ. */
+/* A gather on a communicator with the absent rank. `strict` refuses it, unless the ranks' policies differ. */
 static bool by_gather(struct rank *r)
 {
     int in = r->rank + 1, out[RANKS] = {0};

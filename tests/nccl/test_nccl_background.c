@@ -395,7 +395,7 @@ static bool share_a_group(struct rank *r)
     return ncclCommDestroy(r->comm) == 0 && is;
 }
 
-/* Otherwise ranks would enqueue the two parts in different orders. */
+/* If cecl served its part at once, ranks could enqueue the two parts in different orders. */
 TEST(ncclGroupEnd_waits_for_nccls_part_before_it_serves)
 {
     assert_true(run_beginning(2, share_a_group));

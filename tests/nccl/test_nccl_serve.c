@@ -823,7 +823,7 @@ static ncclResult_t call_nobody(int which, const struct rank *r, int *memory)
     }
 }
 
-/* NCCL refuses such a call at once, and carries out no call of a group that has one. */
+/* NCCL refuses a call with such a rank at once, and carries out no other call of its group. */
 TEST_OF_RANKS_UNDER("all strict auto", a_rank_that_is_not_there_is_refused_at_once, 2)
 {
     bool is = true;
@@ -905,9 +905,7 @@ TEST_UNDER("all", a_thread_that_ends_in_a_group_leaves_no_memory)
 
 /* ---- CECL_NCCL=auto: the table of gains.c, whose sizes test_nccl_gains tests */
 
-enum {
-    LARGE = 256 << 10
-}; /* elements of bfloat16: the table serves such calls between two ranks */
+enum { LARGE = 256 << 10 }; /* elements of bfloat16, which the table serves between two ranks */
 
 /* The stand-in does not reduce this type, so it would refuse a passed call. */
 static bool passes_reductions(struct rank *r)

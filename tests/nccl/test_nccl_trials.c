@@ -145,7 +145,7 @@ TEST(a_program_that_gains_is_served_after_its_trial)
     assert_int_equal(passed_by(3, train, us_or(TAKES_US)), 0);
 }
 
-/* The sequence has no period. So the built-in table decides, and passes such calls. */
+/* The sequence has no period. So the built-in table decides, and passes all its calls. */
 static bool wander(struct rank *r)
 {
     bool is = true, was_passed = false;

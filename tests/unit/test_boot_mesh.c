@@ -141,7 +141,7 @@ TEST(ranks_of_one_process_use_each_others_descriptors)
         for (int peer = 0; peer < RANKS; peer++)
             assert_int_equal(ranks[r].all[peer], own_fds[peer]);
     assert_int_equal(open_descriptors(), before);
-    cecl_mesh_close_fd(ranks[1].mesh, own_fds[1]); /* before the mesh would close it */
+    cecl_mesh_close_fd(ranks[1].mesh, own_fds[1]); /* before the mesh closes it */
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(fcntl(own_fds[r], F_GETFD) >= 0, r != 1);
         assert_int_equal(cecl_mesh_fd_is_gone(ranks[0].mesh, r), r == 1);
@@ -248,7 +248,7 @@ TEST(a_rank_that_never_connects_is_named)
     start_without_rank_2(room, 1500);
     for (int r = 0; r < 2; r++)
         pthread_join(ranks[r].thread, NULL);
-    /* Rank 0 or rank 1 gives up first; the other one may then report that this one left. */
+    /* Rank 0 or rank 1 gives up first. The other one may report only that this one left. */
     const int first = ranks[0].result == ceclTimeout ? 0 : 1;
     assert_int_equal(ranks[first].result, ceclTimeout);
     assert_non_null(

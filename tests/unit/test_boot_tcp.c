@@ -29,7 +29,7 @@
 
 #define RANKS 3
 #define LONG_MS 60000   /* ms; a step that takes longer has hung */
-#define LONG "60000"    /* the same, for CECL_INIT_TIMEOUT_MS */
+#define LONG "60000"    /* LONG_MS, for CECL_INIT_TIMEOUT_MS */
 #define PROMPT_MS 45000 /* ms; far above what a busy machine takes, and below LONG_MS */
 
 __attribute__((constructor)) static void roots_wait_long(void)
@@ -782,8 +782,8 @@ TEST(a_root_that_dies_is_told_at_once)
                 a_root_that_dies_after_is_told(20000000));
 }
 
-/* In the root's process: the socket of a rank that ends this process as soon as the root sends to it; -1: none. send()
- * never returns to the root's thread, as if the process had ended meanwhile. */
+/* In the root's process: the root's socket to a rank which ends that process when it hears anything; -1: none. send()
+ * on it does not return, as if the process had ended within send(). */
 static _Atomic int hasty = -1;
 ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);

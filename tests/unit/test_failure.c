@@ -243,7 +243,7 @@ static int live_until_a_signal(struct meeting *meeting, int rank, const struct r
     } while (0)
 #define OK(expr) HOLDS((expr) == ceclSuccess)
 
-/* This process's CPU time in seconds, on which other work of the machine has less influence than on the clock. */
+/* This process's CPU time in seconds: other work of the machine changes it less than the clock. */
 static double computed(void)
 {
     struct timespec at;

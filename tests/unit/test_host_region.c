@@ -131,7 +131,7 @@ TEST_BETWEEN(a_file_that_is_sealed_against_writing_is_private, set_up, tear_down
     }
 }
 
-/* The kernel reads such a page for no other process, not even by process_vm_readv. */
+/* The kernel reads a page of memfd_secret for no other process, not even by process_vm_readv. */
 TEST_BETWEEN(memory_of_memfd_secret_can_be_used_and_is_private, set_up, tear_down)
 {
     const int fd = (int)syscall(SYS_memfd_secret, 0);

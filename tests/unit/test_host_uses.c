@@ -72,7 +72,7 @@ TEST_BETWEEN(an_id_is_of_all_bytes_that_are_used, set_up, tear_down)
             map_over(memory, at, 1, RIGHTS, over[i].flags, over[i].fd);
             assert_int_not_equal(id_of_use(all), id);
             assert_int_equal(id_of_use(first) == id, at != 0);
-            map_over(memory, at, 1, RIGHTS, MAP_SHARED, fd); /* the same mapping as at first */
+            map_over(memory, at, 1, RIGHTS, MAP_SHARED, fd); /* as at first */
             assert_int_equal(id_of_use(all), id);
         }
     map_over(memory, 0, PAGES, RIGHTS, MAP_PRIVATE, fd);

@@ -169,8 +169,8 @@ TEST_OF_MEMBERS(members_get_all_parts_in_rank_order)
     }
 }
 
-/* Rank 3 completes the meeting, and at once refuses its next call, with another part, as when a communicator could not
- * be made. The others have met, and must not take that part. */
+/* Rank 3 completes the meeting, and at once refuses its next call, with another part, as a rank does that could not
+ * make its communicator. The others have met, and must not take the new part. */
 TEST(a_part_of_a_later_call_is_not_taken)
 {
     for (int tries = 0; tries < 200; tries++) {
@@ -469,7 +469,7 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
     return __real_nanosleep(wanted, left);
 }
 
-/* Otherwise looks alone would keep two cores busy. */
+/* If 1,000 ranks looked often, their looks alone would keep two cores busy. */
 TEST(many_ranks_together_look_seldom)
 {
     enum { MANY = CECL_MEETING_RANKS, LOOKS_A_SECOND = 100000, MS = 1500, FIRST_LOOKS = 12 };

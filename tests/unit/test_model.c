@@ -98,7 +98,7 @@ TEST(an_engine_serves_one_batch_at_a_time)
     expect_us(end(2, &rates, NULL).us, 3 + 20 + 3 + 10);
 }
 
-/* Flags arrive at 1 + 3 and 2 + 3, of which the later decides; the waits cost 4. */
+/* Flags arrive at 1 + 3 and 2 + 3; the later one decides. The waits cost 4. */
 TEST(a_barrier_takes_its_flags_and_a_wait)
 {
     const struct model_rates rates = round_rates();

@@ -27,7 +27,7 @@ TEST_WITHIN(SOON, a_wait_without_a_signal_names_the_peer)
     assert_int_equal(ceclSignal(0, 5, comms[2], NULL), ceclRemoteError);
 }
 
-/* Meanwhile signals with other numbers keep coming, and other calls keep ending. */
+/* While one wait lasts, signals with other numbers keep coming, and other calls keep ending. */
 TEST_WITHIN(SOON, a_wait_has_a_time_of_its_own)
 {
     ceclStream_t stream;
@@ -135,8 +135,8 @@ static ceclResult_t refuse_to_join(struct cecl_device *dev, ceclStream_t stream,
     return cecl_fail(ceclUnhandledCudaError, "no join");
 }
 
-/* The signal is on its way, but the caller's stream cannot wait until it is sent. The device keeps the changed
- * operations, because the failed communicator's watchdog uses them. */
+/* Rank 0's signal is on its way, but the device refuses to let the caller's stream wait for it. The refusing operations
+ * stay, because the failed communicator's watchdog uses them. */
 TEST_WITHIN(NEVER, a_call_whose_stream_cannot_wait_for_it_fails_the_communicator)
 {
     static struct cecl_device_ops refusing;
@@ -165,7 +165,7 @@ TEST_WITHIN(NEVER, a_failed_communicator_ends_with_waits_pending)
 
 static ceclComm_t ending;
 
-/* Runs after the check for pending calls. Ordinal 0 pretends a GPU, whose words can no longer be read then. */
+/* Runs after the check for pending calls. Ordinal 0 pretends a GPU, whose words cannot be read any more at that time. */
 static void signal_at_exit(void)
 {
     ending->dev->ordinal = 0;

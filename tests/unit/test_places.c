@@ -265,7 +265,7 @@ static uint64_t wait_with(struct cecl_places *places, struct cecl_places_patienc
     return (uint64_t)(cecl_now_ns() - start);
 }
 
-/* The same with no patience, and without a context. */
+/* As wait_with, with no patience, and without a context. */
 static uint64_t wait_of_next(struct cecl_places *places, cecl_places_go_on *go_on,
                              enum cecl_places_outcome expected)
 {
@@ -393,7 +393,7 @@ TEST_OF_VIEWS(the_longer_wait_ends_with_the_pending_calls)
     assert_int_equal(left, -1);
 }
 
-/* This holds even if peers come in between, as in a loop in which each rank is late now and then. */
+/* The bound holds even if peers come in between, as in a loop in which each rank is late now and then. */
 TEST_OF_VIEWS(all_longer_waits_are_a_bound_and_a_share_of_the_time)
 {
     enum { BOUND_NS = 50000000, AWAY_NS = 320000000, SHARE_NS = AWAY_NS / 64 };
@@ -472,7 +472,7 @@ static void *make_two_calls(void *argument)
 
 /* ---- while this rank's GPU is behind the late rank's calls */
 
-/* A GPU with `to_do` calls left, of which it does one whenever it is looked at, until `stuck_at` are left. */
+/* A GPU with `to_do` calls left. Each time it is looked at, it does one, until `stuck_at` are left. */
 struct gpu {
     uint32_t to_do, stuck_at;
     uint64_t last; /* the call up to which `is_behind` was last asked */

@@ -37,7 +37,7 @@ static struct cecl_post post_of(int rank, uint64_t i)
                               .group = i};
 }
 
-/* To ask changes nothing: a rank that asked may post later, and then comes second. */
+/* To ask changes nothing: a rank that asked may post later, and comes second. */
 TEST(a_peer_that_came_is_seen)
 {
     uint64_t number;

@@ -841,7 +841,7 @@ TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_seco
     assert_int_equal(fake.nclosed, 2);
 }
 
-/* Such a call exists if its communicator failed, and its owner no longer takes part. */
+/* A call may name replaced memory if its communicator has failed, and the memory's owner no longer takes part. */
 TEST_BETWEEN(memory_that_the_call_being_made_names_stays_open, set_up_second, tear_down_second)
 {
     fake.exclusive = true;

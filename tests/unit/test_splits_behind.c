@@ -105,7 +105,7 @@ TEST_BETWEEN(rows_that_do_not_fit_are_told_once_the_call_has_ended, open_all, ab
     assert_non_null(strstr(ceclGetLastError(comms[0]), "rank 2"));
 }
 
-/* As above, but the rank first learns of a peer's end. */
+/* Rank 0 finds rows that do not fit, but first learns of a peer's end. */
 TEST_BETWEEN(a_peers_end_does_not_hide_rows_that_do_not_fit, open_all, abort_all)
 {
     OK(ceclBarrier(comms[0], NULL));

@@ -253,7 +253,7 @@ TEST_BETWEEN(a_release_leaves_how_far_a_peer_is, open_words, close_words)
 TEST_BETWEEN(a_release_ends_the_wait_that_a_call_begins_with, open_words, close_words)
 {
     ceclStream_t stream = new_stream();
-    signal_phase(3, 2, 3); /* and then its process ended */
+    signal_phase(3, 2, 3); /* the last act of its process */
     memop(stream, CECL_MEMOP_WAIT_ANY, word_of(3), cecl_turns_bit(0, 3));
     assert_false(cecl_turns_run(&flags));
     cecl_turns_release(&flags);
