@@ -1,4 +1,4 @@
-/* The public functions that return a communicator's limits and counters, and that lend its shared memory and its handle
+/* The public functions that return a communicator's limits, its counters, a part of its shared memory, and its handle
  * for kernels. */
 #include "comm/comm.h"
 #include "flags/flags.h"
@@ -38,7 +38,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
         .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
         .smPolicy = comm->options.sm_policy,
         .hostFlags = comm->engine.flags.on_host};
-    /* types_of records a message if a type does not have an operation; here that is no error */
+    /* types_of() records a message for each type that an operation does not take; here this is no error */
     cecl_keep_message(words);
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);

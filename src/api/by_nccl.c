@@ -9,7 +9,7 @@
 #include "util/log.h"
 #include "util/settings.h"
 
-/* Called by the thread of src/net. */
+/* Sets the asynchronous error. The thread of src/net calls this when the communicator fails. */
 static void fails(void *context, ceclResult_t result, const char *words)
 {
     ceclComm_t comm = context;
@@ -20,7 +20,7 @@ static void fails(void *context, ceclResult_t result, const char *words)
     cecl_comm_set_async(comm, result, result == ceclTimeout ? whole : words);
 }
 
-/* Replaces the mesh of all ranks, which is not connected, by a mesh of this rank alone. */
+/* Replaces the mesh of all ranks, which was never connected, by a mesh of this rank alone. */
 static ceclResult_t mesh_alone(ceclComm_t comm, int64_t deadline)
 {
     const struct cecl_oob alone = {
@@ -36,7 +36,7 @@ static ceclResult_t mesh_alone(ceclComm_t comm, int64_t deadline)
     return result;
 }
 
-/* Opens the device, and the memory of this rank alone. */
+/* Opens the device, and a pool and a registry of this rank alone. */
 static ceclResult_t open_alone(ceclComm_t comm, const struct cecl_hello *all, int64_t deadline)
 {
     struct cecl_resolved *config = &comm->config;
@@ -88,9 +88,9 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                                const uint16_t *host, int nhosts)
 {
     char words[CECL_MESSAGE_BYTES];
-    CECL_TRY(check_settings(comm)); /* equal on all ranks */
+    CECL_TRY(check_settings(comm)); /* gives the same result on all ranks */
     ceclResult_t local = open_alone(comm, all, oob->deadline);
-    /* on the host device only a library that CECL_NCCL_PATH names can work on its memory */
+    /* the host device needs a stand-in for NCCL, which CECL_NCCL_PATH must name */
     if (local == ceclSuccess)
         local = comm->dev->kind == CECL_KIND_HOST && !cecl_setting_text(CECL_SET_NCCL_PATH)
                     ? cecl_net_refuse_hosts(nhosts)

@@ -1,4 +1,4 @@
-/* The public collectives and messages. Each function passes its arguments to its row of the table of collectives. */
+/* The public collectives and messages. Each function passes its arguments to the row of its collective in cecl_ops. */
 #include "launch/group.h"
 #include "launch/make.h"
 
@@ -163,7 +163,7 @@ CECL_API ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff, const void 
         op == ceclOpAllGather ? CECL_OP_ALL_GATHER : CECL_OP_ALL_TO_ALL;
     CECL_TRY(cecl_comm_check(comm));
     CECL_TRY(cecl_check_given("explanation", explanation));
-    /* other operations need arguments that this function does not take */
+    /* other collectives need arguments that this function does not take */
     if (op != ceclOpAllGather && op != ceclOpAlltoAll)
         return cecl_fail(ceclInvalidArgument,
                          "op %d: ceclOpAllGather or ceclOpAlltoAll expected; ceclGroupExplain "

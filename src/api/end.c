@@ -6,10 +6,10 @@
 #include "net/net.h"
 #include "util/log.h"
 
-/* Ended communicators. The last 64 are recognized, however many are made. */
+/* Handles of ended communicators. Public functions recognize and refuse the last 64. */
 static struct cecl_handles ended = CECL_HANDLES(64);
 
-/* Keeps a communicator for ever, because something may still touch its memory. */
+/* Keeps the memory of a communicator for ever, because pending work or a thread may still use it. */
 static void lose(ceclComm_t comm)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -25,15 +25,14 @@ ceclComm_t cecl_comm_alloc(void)
     return cecl_handle_new(&ended, sizeof(struct ceclComm));
 }
 
-/* Frees what remains once the communicator's threads have ended. */
+/* Frees all parts of a communicator whose threads have ended; if work is pending, only those that it does not use. */
 static void free_parts(ceclComm_t comm, bool drained)
 {
-    if (!drained) /* threads that give a launch back must see that the communicator has ended */
+    if (!drained) /* a thread that gives back a launch must see that the communicator has ended */
         comm->magic = 0;
     cecl_mesh_close(comm->mesh);
     cecl_windows_end(comm, drained);
-    /* closed before the flags are freed, because other communicators ask through the registry how far this
-     * communicator's calls are */
+    /* before the flags: through the registry other communicators ask how far this communicator's calls are */
     if (drained)
         cecl_registry_close(&comm->registry);
     cecl_launcher_free(comm, drained);
@@ -63,14 +62,14 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_living_remove(comm);
     cecl_watch_stop(comm);
-    /* Peers learn now that this rank leaves, because the ends of graphs and of the worker may take seconds. */
+    /* tells the peers now that this rank leaves: waiting for graphs and for the worker may take seconds */
     if (comm->mesh)
         cecl_mesh_say_goodbye(
             comm->mesh, comm->engine.flags.done ? &comm->engine.flags.epoch[CECL_LANE_MAIN] : NULL);
     const uint32_t held = comm->dev ? cecl_captured_await(comm) : 0;
     if (comm->net && !cecl_net_shut(comm->net, held > 0))
         drained = false;
-    if (held > 0) { /* the communicator's memory stays */
+    if (held > 0) { /* graphs may still use the communicator's memory, so it stays */
         cecl_log(CECL_LOG_WARN, comm->rank,
                  "the communicator ends while graphs hold %u captured calls: their memory stays "
                  "mapped",

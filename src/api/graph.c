@@ -1,4 +1,4 @@
-/* Graphs, for programs that run with and without a GPU. */
+/* The public functions for graphs, on GPUs and on the host device. */
 #include "comm/comm.h"
 #include "util/handles.h"
 
@@ -32,7 +32,7 @@ CECL_API ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t strea
 CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream, ceclGraph_t *graph)
 {
     CECL_PUBLIC;
-    CECL_TRY(cecl_comm_check_handle(comm)); /* a capture can also be ended after a failure */
+    CECL_TRY(cecl_comm_check_handle(comm)); /* a failed communicator's captures can be ended */
     CECL_TRY(cecl_check_given("graph", graph));
     ceclGraph_t made = cecl_handle_new(&handles, sizeof(*made));
     if (!made)

@@ -1,4 +1,4 @@
-/* ceclGroupStart and ceclGroupEnd. Joins come first, then allocations, then calls. */
+/* ceclGroupStart, ceclGroupEnd and ceclGroupExplain. The end carries out joins first, then allocations, then calls. */
 #include "api/life.h"
 #include "comm/together.h"
 #include "device/nvtx.h"
@@ -16,9 +16,9 @@ CECL_API ceclResult_t ceclGroupStart(void)
     return ceclSuccess;
 }
 
-/* Makes the allocations of one communicator, in the order of the calls: all of them or none. All ranks do the same,
- * because an allocation fails on all ranks or on none. Each communicator has a thread of its own here. A pool that
- * grows waits for all ranks, and all may be ranks of the caller's thread. */
+/* Makes the group's allocations on one communicator, in the order of the calls: all of them or none. An allocation
+ * fails on all ranks or on none, so all ranks undo the same ones. Each communicator has a thread for this: a pool that
+ * grows waits for all ranks, and the caller's thread may have several. */
 static ceclResult_t allocate(void *argument)
 {
     const struct cecl_launch *launch = argument;
@@ -54,7 +54,7 @@ static void *next_allocations(void *launch)
     return find_allocations(((struct cecl_launch *)launch)->next);
 }
 
-/* After a failure nothing more is carried out, but the peers in joins and calls are notified. */
+/* Carries out the group. After a failure only tells the peers of joins and calls. */
 static ceclResult_t end(struct cecl_group *group)
 {
     struct cecl_launches *all = &group->all;
@@ -86,7 +86,7 @@ CECL_API ceclResult_t ceclGroupEnd(void)
 
 #define ONLY_CALLS " is in the group: ceclGroupExplain takes only collective calls and messages"
 
-/* Requires that the group has only calls, all on this communicator. */
+/* Requires that the group has only collectives and messages, all on this communicator. */
 static ceclResult_t check_explained(const struct cecl_group *group, ceclComm_t comm,
                                     const ceclExplanation_t *explanation)
 {
@@ -121,7 +121,7 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
     if (!cecl_group_is_open())
         return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
     struct cecl_group *group = cecl_group_current();
-    if (--group->depth > 0) /* the outermost ceclGroupEnd would carry these calls out */
+    if (--group->depth > 0) /* the outermost group's end carries these calls out */
         return cecl_group_refuse(
             cecl_fail(ceclInvalidUsage, "this group is inside another one; only an outermost group "
                                         "can be explained"));

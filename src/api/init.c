@@ -1,5 +1,4 @@
-/* The ways to join: by a unique id over TCP, by the caller's callbacks, or as all ranks in one process. They
- * all call cecl_comm_setup. */
+/* Ranks join by a unique id over TCP, by the caller's callbacks, or as all ranks of a process: cecl_comm_setup. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,16 +10,15 @@
 #include "util/fds.h"
 #include "util/grow.h"
 
-/* One rank's ceclCommInitRankConfig, or one rank's part of a ceclCommInitAll. */
+/* A join: one rank's call of ceclCommInitRankConfig, or one rank's part of ceclCommInitAll. */
 struct cecl_join {
     struct cecl_join *next;
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
-    struct cecl_meetings meetings; /* for ceclCommInitAll; zeroed: ranks meet by the id */
+    struct cecl_meetings meetings; /* of ceclCommInitAll; zeroed: ranks meet by `id` */
     ceclUniqueId id;
     struct cecl_resolved config;
-    /* The result of checking the arguments. A rank with refused arguments still takes part, so that its peers learn
-     * why. */
+    /* the result of checking the arguments; after an error this rank still joins, so that its peers learn the error */
     ceclResult_t local;
     char words[CECL_MESSAGE_BYTES]; /* the message of `local` */
     ceclComm_t comm;                /* the communicator, once it is made */
@@ -34,8 +32,7 @@ static ceclResult_t check_nranks(int nranks)
                            CECL_MAX_RANKS);
 }
 
-/* Checks what may be wrong on this rank only. Even if something is, the rank takes part, so that the others learn of
- * it. */
+/* Checks the other arguments. After an error this rank still joins, so that its peers learn the error. */
 static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
                                const ceclConfig_t *config, struct cecl_resolved *resolved)
 {
@@ -53,9 +50,9 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
     return cecl_tcp_unique_id(id);
 }
 
-/* ---- by a unique id, or as threads of one call */
+/* ---- joining by a unique id, or in ceclCommInitAll */
 
-/* The threads of one call meet in a log of their own, as the members of a shrink do. */
+/* The all-gather of ceclCommInitAll. Its threads meet in a log of their own, as the members of a shrink do. */
 static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     struct cecl_join *join = oob->context;
@@ -75,7 +72,7 @@ static ceclResult_t join_now(void *item)
     struct cecl_join *join = item;
     struct cecl_oob oob;
     const ceclResult_t local = join->local;
-    if (local != ceclSuccess && join->nranks == 1) /* no peer waits, so the id can be used again */
+    if (local != ceclSuccess && join->nranks == 1) /* no peer to tell; the id stays usable */
         return cecl_fail_with(local, join->words);
     cecl_oob_from_id(&oob, &join->id, join->nranks, join->rank, join->config.init_timeout_ms);
     if (join->meetings.seats) {
@@ -85,15 +82,14 @@ static ceclResult_t join_now(void *item)
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
     const ceclResult_t result = cecl_comm_setup(&oob, &join->config, local, &join->comm);
-    return result == ceclSuccess || !oob.is_known /* otherwise peers know that the join failed */
+    return result == ceclSuccess || !oob.is_known /* if no peer knows, the id is still usable */
                ? result
                : cecl_fail(result,
                            "%s; this unique id is used up: make a new one with ceclGetUniqueId",
                            cecl_message());
 }
 
-/* ---- in a group: like calls and allocations, joins wait for this thread's ceclGroupEnd, so that one thread can join
- * for many ranks */
+/* ---- joining in a group: joins wait for this thread's ceclGroupEnd, so that one thread can join for several ranks */
 
 static void free_joins(struct cecl_join *join)
 {
@@ -104,7 +100,7 @@ static void free_joins(struct cecl_join *join)
     }
 }
 
-/* Keeps a join, or the error of its arguments, for the end of the open group. */
+/* Keeps a join for the end of the open group. If its arguments are wrong, refuses the group. */
 static ceclResult_t keep_join(const struct cecl_join *join)
 {
     struct cecl_group *group = cecl_group_current();
@@ -154,7 +150,7 @@ ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused,
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, why);
 }
 
-/* Finds out which GPU the caller means, because the join runs on another thread without a current device. */
+/* Finds the calling thread's current GPU, because the join runs on another thread, which has none. */
 static ceclResult_t settle_gpu(struct cecl_resolved *config, int rank)
 {
     struct cecl_gpu_id gpu;
@@ -177,7 +173,7 @@ CECL_API ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks, ceclU
 
     if (grouped)
         cecl_group_count();
-    /* with a wrong number of ranks this rank cannot meet the others */
+    /* with a wrong number of ranks this rank cannot meet its peers to tell them */
     if (counted != ceclSuccess)
         return grouped ? cecl_group_refuse_call(NULL, counted) : counted;
     join.local = check_rest(comm, nranks, rank, config, &join.config);
@@ -203,7 +199,7 @@ CECL_API ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks, ceclUniqueI
 static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     const ceclOob_t *callbacks = oob->context;
-    if (!recv) /* this rank cannot take part, so its peers wait until their deadline */
+    if (!recv) /* without memory this rank cannot take part; its peers wait until their deadline */
         return ceclOutOfMemory;
     const int failed = callbacks->allGather(callbacks->context, send, recv, bytes);
     return failed ? cecl_fail(ceclSystemError, "the caller's allGather of %zu bytes returned %d",
@@ -211,7 +207,7 @@ static ceclResult_t ask_caller(struct cecl_oob *oob, const void *send, void *rec
                   : ceclSuccess;
 }
 
-/* Over several hosts the ranks meet once more, over TCP. Rank 0 makes a unique id, and the callbacks send it to all. */
+/* Over several hosts ranks meet once more, over TCP. Rank 0 makes a unique id, and the callbacks send it to all. */
 static ceclResult_t meet_by_id(struct cecl_oob *oob)
 {
     struct cecl_id_offer mine = {.id = {{0}}}, *all = oob->offers;
@@ -286,7 +282,7 @@ CECL_API ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *de
                                       .nranks = ndev,
                                       .rank = r,
                                       .config = resolved};
-        /* devlist decides, because CECL_CUDA_DEVICE is only for ranks that join by their own calls */
+        /* replaces CECL_CUDA_DEVICE, which is only for ranks that join by calls of their own */
         joins[r].config.cuda_device = devlist ? devlist[r] : r;
         result = cecl_meetings_open(&joins[r].meetings, log, bytes, r, ndev);
     }

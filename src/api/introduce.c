@@ -14,7 +14,7 @@
 
 #define HASH_PRIME UINT64_C(0x100000001b3)
 
-/* A number for this boot of the kernel and this process's network namespace; 0: they cannot be read. */
+/* A hash of the id of the kernel's boot and of this process's network namespace; 0: they cannot be read. */
 static uint64_t network_id(void)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -33,7 +33,7 @@ static uint64_t network_id(void)
     return (hash ^ (uint64_t)space.st_ino) * HASH_PRIME;
 }
 
-/* Returns a number for the host. A network namespace counts as a host, because Unix sockets reach no further. */
+/* Finds the number of this rank's host. A network namespace counts as a host: Unix sockets reach no further. */
 static ceclResult_t find_host(int32_t parent_host, uint64_t *host)
 {
     const char *given = cecl_setting_text(CECL_SET_HOST_ID);
@@ -48,8 +48,8 @@ static ceclResult_t find_host(int32_t parent_host, uint64_t *host)
     return ceclSuccess;
 }
 
-/* Whether the streams of this process share fewer hardware queues than CUDA's default. CUDA reads their number from the
- * environment, and has no call that returns it. */
+/* Whether the streams of this process share fewer hardware queues than CUDA's default, 8. CUDA reads the number from
+ * the environment, and has no call that returns it. */
 static bool has_few_queues(void)
 {
     const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -59,7 +59,7 @@ static bool has_few_queues(void)
     return text && end != text && *end == '\0' && errno == 0 && queues >= 1 && queues < 8;
 }
 
-/* Fills in this rank's introduction. Makes the mesh first, because the introduction tells peers how to reach it. */
+/* Fills in this rank's introduction. Makes the mesh first, because the introduction says how peers connect to it. */
 static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *config,
                       ceclResult_t local, size_t shared_bytes, struct cecl_mesh **mesh,
                       struct cecl_hello *me)
@@ -84,7 +84,7 @@ static void introduce(const struct cecl_oob *oob, const struct cecl_resolved *co
         cecl_shorten(me->text, sizeof(me->text), cecl_message());
 }
 
-/* Compares the settings that must be equal on all ranks. The rest of `config` may differ. */
+/* Compares the settings that must be equal on all ranks; other fields may differ. */
 static ceclResult_t compare_config(const struct cecl_resolved *a, const struct cecl_resolved *b,
                                    int rank)
 {
@@ -115,14 +115,14 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
     return ceclSuccess;
 }
 
-/* Checks a result that came from a peer through the caller's callbacks, because it may be any number. */
+/* A peer's error; it came through the caller's callbacks, so it may be a number that is no error of cecl. */
 static ceclResult_t known_result(int32_t status)
 {
     return status >= ceclUnhandledCudaError && status <= ceclTimeout ? (ceclResult_t)status
                                                                      : ceclInternalError;
 }
 
-/* Compares versions, before anything else: the rest of an introduction of another version cannot be read. */
+/* Compares versions first, because other versions may have other fields in their introductions. */
 static ceclResult_t compare_versions(const struct cecl_hello *all, int nranks)
 {
     for (int r = 1; r < nranks; r++)
@@ -158,8 +158,8 @@ static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)
     return memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) == 0;
 }
 
-/* Refuses two ranks on one GPU, unless CECL_SHARE_GPU=1. In one process refuses them always: their streams may share a
- * hardware queue, in which one rank's wait would block the work for which it waits. */
+/* Refuses two ranks on one GPU, unless CECL_SHARE_GPU=1. In one process always refuses them: their streams may share a
+ * hardware queue, where one rank's wait would block the other rank's work for which it waits. */
 static ceclResult_t may_have_gpus(const struct cecl_hello *a, const struct cecl_hello *b)
 {
     if (!have_one_gpu(a, b))
@@ -226,7 +226,7 @@ ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *co
     oob->host = me.host + (uint64_t)(config->node_size > 0 ? oob->rank / config->node_size : 0);
     const ceclResult_t told = oob->allgather(oob, &me, all, sizeof(me));
     if (local != ceclSuccess &&
-        (told != ceclSuccess || !all)) /* this rank's own message says more than a peer's */
+        (told != ceclSuccess || !all)) /* no peer's introduction has the message */
         return cecl_fail_with(local, words);
     CECL_TRY(told);
     CECL_TRY(cecl_hellos_compare(all, oob->nranks));

@@ -1,4 +1,4 @@
-/* Queries of a communicator, and its end. */
+/* The public functions that ask about a communicator, and those that end it. */
 #include <string.h>
 
 #include "api/life.h"
@@ -8,7 +8,7 @@
 #include "util/log.h"
 
 #define TEARDOWN_MS \
-    30000 /* limit of ceclCommDestroy in ms, if the communicator has no time limit */
+    30000 /* most ms for which ceclCommDestroy waits, if the communicator has no time limit */
 
 /* ---- questions */
 
@@ -97,8 +97,8 @@ bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)
     return ended;
 }
 
-/* Ends the waits of pending work, and frees the communicator. Leaves memory mapped that the device may still
- * touch, because a leak is better than a fault. */
+/* Ends the waits of pending work, and frees the communicator. If work is still pending after CECL_RELEASED_MS, memory
+ * that it may use stays mapped. */
 static void release_and_free(ceclComm_t comm)
 {
     const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);
@@ -118,7 +118,7 @@ static ceclResult_t destroy(ceclComm_t comm)
     const int64_t deadline = cecl_deadline(bound + CECL_WATCH_SLACK_MS);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t result = cecl_comm_async(comm);
-    if (result == ceclSuccess) /* this wait comes first, because its message can name a late peer */
+    if (result == ceclSuccess) /* this wait comes first: its message can name a late peer */
         result = cecl_watch_drain(comm, deadline);
     if (result != ceclSuccess) {
         cecl_keep_message(words);
@@ -126,7 +126,7 @@ static ceclResult_t destroy(ceclComm_t comm)
         release_and_free(comm);
         return cecl_fail_with(result, words);
     }
-    /* the remaining work is copies within this rank */
+    /* now only copies within this rank can be pending */
     result = comm->dev->ops->streams_drain(comm->dev, deadline);
     cecl_keep_message(words);
     if (result != ceclSuccess)
@@ -168,8 +168,7 @@ CECL_API ceclResult_t ceclCommAbort(ceclComm_t comm)
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check_handle(comm));
     cecl_group_forget(comm);
-    /* peers have all that they need from this rank's calls, so a peer fails only if it needs this rank for a later
-     * call */
+    /* if no call is pending, peers have all that they need from this rank, so only their later calls with it fail */
     if (cecl_comm_hear(comm) == ceclSuccess && cecl_comm_is_done(comm) &&
         !atomic_load(&comm->gave_pointers)) {
         const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);

@@ -9,24 +9,24 @@
 #include "util/fds.h"
 #include "util/thread.h"
 
-/* how long pending calls may delay the end of the process */
+/* ms for which pending calls may delay the end of the process */
 #define ENDING_MS 200
 
-/* This lock may never become free: a signal handler may end the process while this thread holds the lock, or another
- * thread may have held it when the parent forked this process. */
+/* Locked with a time limit when the process ends, because it may never become free: a signal handler may end the
+ * process while its thread holds the lock, or another thread may have held it when the parent forked this process. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclComm_t first;
 
-/* Whether this process may say goodbye for the communicator. A forked child may not, because the communicator
- * belongs to the parent process. Takes no lock. */
+/* Whether this process may say goodbye for the communicator. A forked child may not: the communicator belongs to its
+ * parent. Takes no lock. */
 static bool is_healthy(ceclComm_t comm)
 {
     return comm->process == cecl_fork_process() &&
            atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
 }
 
-/* Returns whether all calls are done, and notes how many calls there are. Reads each target only once, because another
- * thread may begin or give up a call at the same time. */
+/* Returns whether all calls are done; if so, notes their number. Reads each target only once, because another thread
+ * may begin or give up a call meanwhile. */
 static bool look(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -44,7 +44,7 @@ static bool look(ceclComm_t comm)
     return comm->living.is_idle = true;
 }
 
-/* Waits for pending calls. A call that does not end in time waits for peers. */
+/* Waits for pending calls, for ENDING_MS at most: a call that takes longer probably waits for peers. */
 static void settle(void)
 {
     const int64_t deadline = cecl_deadline(ENDING_MS);
@@ -56,8 +56,8 @@ static void settle(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether all calls are known to be done. On GPUs the answer is what `settle` has found: CUDA may have ended since
- * then, and with it the memory that shows how far calls are. */
+/* Whether all calls are known to be done. On GPUs true only if settle() has found that and no call was made since then.
+ * CUDA may have ended meanwhile, and with it the memory that shows how far calls are. */
 static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)
@@ -72,7 +72,7 @@ static bool is_idle(ceclComm_t comm)
 static void say_goodbye(ceclComm_t comm)
 {
     if (!is_healthy(comm) || !is_idle(comm))
-        return; /* peers then notice that this rank ended unexpectedly */
+        return; /* the peers then take this rank for dead */
     if (comm->net) {
         cecl_lifeline_leave(&comm->net->line);
         return;
@@ -80,7 +80,7 @@ static void say_goodbye(ceclComm_t comm)
     cecl_mesh_say_goodbye(comm->mesh, &comm->living.word);
 }
 
-/* Runs after the program's atexit handlers and static objects, because these may still make calls. */
+/* Runs after the program's exit handlers and destructors of static objects, which may still make calls. */
 __attribute__((destructor)) static void end(void)
 {
     if (!cecl_lock_until(&lock, cecl_deadline(ENDING_MS)))
@@ -90,7 +90,7 @@ __attribute__((destructor)) static void end(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* CUDA has already registered its exit handlers, so they run after `settle`. */
+/* CUDA has registered its exit handlers before; they run in reverse order, so settle() runs before CUDA ends. */
 static void begin(void)
 {
     (void)!atexit(settle);

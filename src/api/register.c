@@ -5,7 +5,7 @@
 #include "launch/group.h"
 #include "util/log.h"
 
-/* A registration of the caller. Several registrations may cover one window. */
+/* A registration by the program. Several registrations may be in one window. */
 struct ceclRegistration {
     struct cecl_window *window; /* NULL: memory of the pool, which needs no registration */
     struct ceclRegistration *next;
@@ -34,7 +34,7 @@ static ceclResult_t cannot_share(const void *ptr)
         ptr);
 }
 
-/* Pins the window that holds the memory. *window: NULL for memory of the pool, which needs no pin. */
+/* Makes a window of the memory, unless there is one, and pins it. *window: [out] unchanged for memory of the pool. */
 static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
                                struct cecl_window **window)
 {
@@ -42,7 +42,7 @@ static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
     const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
     if (cecl_pool_owns(&comm->pool, ptr))
         return ceclSuccess;
-    /* the program may have replaced private memory, which calls would not notice */
+    /* calls do not notice if the program replaces private memory, so its window is made anew */
     const struct cecl_window *former = cecl_registry_find(registry, ptr);
     if (former && former->number == 0)
         CECL_TRY(cecl_registry_forget(registry, ptr));
@@ -67,7 +67,7 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
         free(made);
         return result;
     }
-    /* resets the time, so that this registration does not make the next call wait longer for peers */
+    /* resets the time that registering has taken, for which the next call would wait for peers (tell.c) */
     (void)cecl_registry_told_ns(&comm->registry);
     made->next = comm->registrations;
     comm->registrations = made;
@@ -93,7 +93,7 @@ static ceclRegistration_t *find(ceclComm_t comm, ceclRegistration_t handle)
     return at;
 }
 
-/* Whether no other registration covers the window. */
+/* Whether no other registration is in the window. */
 static bool is_last(const struct ceclRegistration *registration)
 {
     const struct cecl_window *window = registration->window;
@@ -146,7 +146,7 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
     return result;
 }
 
-/* Registers the regions of a window. Adjacent regions are registered together. */
+/* Registers the regions of a parent's window with a child. Joins adjacent regions to one registration. */
 static void inherit(ceclComm_t child, const struct cecl_window *window)
 {
     for (size_t r = 0, next; r < window->nregions; r = next) {
@@ -162,7 +162,7 @@ static void inherit(ceclComm_t child, const struct cecl_window *window)
     }
 }
 
-/* A child that registers memory on use needs nothing here, because its calls register the memory. */
+/* If the child registers memory on use, does nothing, because the child's calls register the memory. */
 void cecl_registrations_inherit(ceclComm_t child, ceclComm_t parent)
 {
     for (size_t i = 0; i < parent->registry.nown && !child->windows.register_on_use; i++)

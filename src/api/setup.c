@@ -1,5 +1,5 @@
-/* Makes a communicator. Ranks introduce themselves, agree on a device, connect, and set up the pool and the flags. All
- * ranks agree on the result of every stage, so either all ranks get a communicator or none does. */
+/* Makes a communicator. Ranks introduce themselves, connect, and open the device, the pool and the flags. After each
+ * stage ranks agree whether all have succeeded, so either all get a communicator or none does. */
 #include <stdatomic.h>
 
 #include "api/introduce.h"
@@ -11,7 +11,7 @@
 #include "util/grow.h"
 #include "util/log.h"
 
-/* Warns once in a process, because a program may have many communicators. */
+/* Warns only once in a process, because a program may have many communicators. */
 static void warn_of_host_device(void)
 {
     static atomic_flag done = ATOMIC_FLAG_INIT;
@@ -58,13 +58,12 @@ static bool is_on_host(ceclComm_t comm)
     return comm->dev->kind == CECL_KIND_HOST;
 }
 
-/* Staging takes 1 / STAGING_MEMORY_SHARE of the smallest GPU's memory, but at least STAGING_LEAST bytes, if the pool
- * has room. */
+/* By default staging takes 1 / STAGING_MEMORY_SHARE of the smallest GPU's memory, but at least STAGING_LEAST bytes. */
 #define STAGING_MEMORY_SHARE 512
 #define STAGING_LEAST (1u << 20)
-#define POOL_SHARE 8 /* staging takes at most 1 / POOL_SHARE of the pool */
+#define POOL_SHARE 8 /* but never more than 1 / POOL_SHARE of the pool */
 
-/* The default size of staging. */
+/* The default size of staging on GPUs. */
 static int64_t staging_of(ceclComm_t comm, uint64_t memory)
 {
     const uint64_t part = memory / STAGING_MEMORY_SHARE >> 20 << 20,
@@ -79,7 +78,7 @@ uint64_t cecl_setup_pool_bytes(ceclComm_t comm, const struct cecl_hello *hello)
     return is_on_host(comm) ? UINT64_C(4) << 30 : hello->gpu.memory;
 }
 
-/* Sets sizes that are not configured to the device's defaults. Equal on all ranks, because the smallest GPU decides. */
+/* Sets the sizes that are not configured. Equal on all ranks, because the smallest GPU decides. */
 static void settle_sizes(ceclComm_t comm, const struct cecl_hello *all)
 {
     const bool host = is_on_host(comm);
@@ -98,22 +97,22 @@ static void settle_sizes(ceclComm_t comm, const struct cecl_hello *all)
             host ? (int64_t)threshold(comm, CECL_TUNE_STAGING_MAX_BYTES) : staging_of(comm, least);
 }
 
-/* The watchdog cannot see the wait of a small call's kernel, so the kernel limits this wait itself. The
- * kernel's limit is longer than the watchdog's, because the watchdog can name a late peer. */
+/* The time limit of a small call's kernel: the watchdog cannot see its wait, so the kernel ends it. The limit is longer
+ * than the watchdog's, because the watchdog can name a late peer. */
 static uint64_t small_timeout_ns(ceclComm_t comm)
 {
     const uint64_t bound = (uint64_t)comm->config.timeout_ms;
     return bound > 0 ? (bound + CECL_WATCH_LATE_MS) * UINT64_C(1000000) : 0;
 }
 
-/* If there are few hardware queues, waiting streams soon hold all of them. Then the driver can neither read flags nor
- * end waits, unless the flags lie in memory of the host (docs/decisions/0020). */
+/* Whether flags lie in memory of the host. They must if there are few hardware queues: waiting streams soon hold all of
+ * them, and then the driver could neither read flags in GPU memory nor end waits (docs/decisions/0020). */
 static bool has_host_flags(ceclComm_t comm)
 {
     return comm->config.host_flags || comm->config.urgent || comm->few_queues;
 }
 
-/* Bytes of one half of the host memory that urgent calls use; 0: there are no halves. */
+/* Bytes of one half of the host memory that urgent calls use; 0: there are no urgent calls. */
 static uint64_t half_bytes(ceclComm_t comm, const struct cecl_tuning *tuning)
 {
     return comm->config.urgent && comm->nranks > 1
@@ -121,9 +120,8 @@ static uint64_t half_bytes(ceclComm_t comm, const struct cecl_tuning *tuning)
                : 0;
 }
 
-/* Opens the device, and the memory of the host that devices use for flags: of messages, and in some communicators also
- * of collectives. Then opens the launcher, whose messages use that memory. All this happens before any rank can
- * send. */
+/* Opens the device, the memory of the host in which the flags of messages lie, and in some communicators also those of
+ * collectives, and the launcher, whose messages use that memory. Ranks agree on this before any rank can send. */
 static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all,
                                 const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -152,7 +150,7 @@ ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks)
                               comm->config.timeout_ms, &asks);
 }
 
-/* Opens the windows and everything that the threads read. Then starts the threads. */
+/* Opens the registry and all else that the worker and the watchdog read. Then starts these threads. */
 static ceclResult_t open_windows(ceclComm_t comm)
 {
     comm->engine.windows = &comm->windows;
@@ -164,12 +162,12 @@ static ceclResult_t open_windows(ceclComm_t comm)
     const int log = cecl_mesh_memory(comm->mesh, &start);
     CECL_TRY(cecl_meetings_open(&comm->meetings, log, start, comm->rank, comm->nranks));
     CECL_TRY(cecl_setup_registry(comm, comm->rank, comm->nranks));
-    /* first, because the watchdog asks the worker */
+    /* before the watchdog, which asks the worker */
     CECL_TRY(cecl_worker_start(comm));
     return cecl_watch_start(comm);
 }
 
-/* The stages that follow the introduction, on one host. */
+/* The stages after the introduction, if all ranks are on one host. */
 static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
                           const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -189,12 +187,12 @@ static ceclResult_t build(ceclComm_t comm, const struct cecl_hello *all,
     comm->engine.small_timeout_ns = small_timeout_ns(comm);
     comm->engine.lanes = comm->launcher->messenger.lanes;
     const ceclResult_t result = cecl_mesh_agree(comm->mesh, open_windows(comm));
-    /* if the watchdog ended this wait, its error says which peer has gone, and why */
+    /* the watchdog may have ended this wait: then its error says which peer has gone, and why */
     return result != ceclSuccess && cecl_comm_async(comm) != ceclSuccess ? cecl_comm_async(comm)
                                                                          : result;
 }
 
-/* On one host cecl itself goes on; over several hosts NCCL carries the communicator. */
+/* Goes on after the introduction. If the ranks are on several hosts, NCCL makes the communicator's calls. */
 static ceclResult_t settle_down(ceclComm_t comm, struct cecl_oob *oob, const struct cecl_hello *all,
                                 const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -230,7 +228,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     return NULL;
 }
 
-/* Lays out the shared memory for either device, because ranks have not agreed on one yet. */
+/* Lays out the shared memory so that it fits either device, because ranks have not agreed on a device yet. */
 static void lay_out_shared(ceclComm_t comm, const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
     uint64_t half = 0;
@@ -247,8 +245,7 @@ static void lay_out_shared(ceclComm_t comm, const struct cecl_tuning tunings[CEC
     cecl_shared_lay_out(sizes, CECL_SHARED_PARTS, &comm->shared);
 }
 
-/* Ends an init that failed with `result`, and frees everything. Peers learn the reason before this rank says
- * goodbye. */
+/* Frees everything after init has failed with `result`. First tells the peers the reason. */
 static ceclResult_t give_up(ceclComm_t comm, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];

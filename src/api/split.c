@@ -1,6 +1,6 @@
-/* Makes communicators from communicators: ceclCommSplit and ceclCommShrink. Both find out which ranks are members, and
- * then join as the functions of init.c do. In a split, members exchange their introductions over the parent's mesh. In
- * a shrink that mesh may be broken, so they meet in the parent's shared memory. */
+/* ceclCommSplit and ceclCommShrink. Both find out which ranks are members of the new communicator; then the members
+ * join as in init.c. In a split, members exchange their introductions over the parent's mesh. In a shrink this mesh may
+ * be broken, so members meet in the parent's shared memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,15 +20,14 @@ _Static_assert(CECL_MAX_RANKS <= CECL_MEETING_RANKS, "a set of ranks can have ev
 /* The members of a new communicator, and how they introduce themselves. */
 struct members {
     ceclComm_t parent;
-    int *parent_ranks; /* [count], in the order of the new ranks */
+    int *parent_ranks; /* [count] ranks in the parent, in the order of the new ranks */
     int count, rank;   /* rank: this rank's number in the new communicator */
     char *parts;       /* room for introductions or ids, in the order of the parent's ranks */
-    bool is_unmet;     /* introductions did not come, so the message has the parent's numbers */
+    bool is_unmet;     /* the exchange failed: its message has the parent's rank numbers */
     struct cecl_meeting_plan meeting;
 };
 
-/* The settings of a new communicator. All fields have values even after an error, because one of them is the
- * time limit for notifying peers. */
+/* Sets all settings of a new communicator, even after an error: one is the time limit for telling the peers. */
 static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct cecl_resolved *out)
 {
     const bool host = comm->dev->kind == CECL_KIND_HOST;
@@ -44,13 +43,13 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
                            "CECL_DEVICE_AUTO expected",
                            (int)out->device, (int)device);
     out->device = device;
-    out->node_size = 0; /* the parent knows which ranks are on one host */
+    out->node_size = 0; /* the parent's hosts count, see parent_host */
     out->parent_host = comm->net ? comm->net->host[comm->rank] : 0;
     out->cuda_device = comm->dev->ordinal;
     return result;
 }
 
-/* Rewrites the last message with the parent's rank numbers, because the caller has only the parent. */
+/* Rewrites the recorded message with the parent's rank numbers, because the program has no new communicator. */
 static ceclResult_t name_as_in_parent(const struct members *members, ceclResult_t result)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -117,7 +116,7 @@ static ceclResult_t check_split(ceclComm_t comm, int color, ceclComm_t *newcomm,
     return ceclSuccess;
 }
 
-/* Whether rank `a` comes before rank `b` of the same color. */
+/* Whether rank `a` gets a lower number than rank `b` of the same color. */
 static bool comes_before(const struct choice *all, int a, int b)
 {
     return all[a].key != all[b].key ? all[a].key < all[b].key : a < b;
@@ -140,7 +139,7 @@ static void list_members(ceclComm_t comm, const struct choice *all, struct membe
 }
 
 /* Finds the members of this rank's color by an exchange of all ranks of the parent. local: the result of checking this
- * rank's own arguments, with its message recorded. */
+ * rank's own arguments; if it is an error, its message must be recorded. */
 static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult_t local,
                                  struct members *out)
 {
@@ -152,7 +151,7 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     return ceclSuccess;
 }
 
-/* Over several hosts the members of each color join by a unique id, which the first member makes. */
+/* Over several hosts the members of each color join by a unique id. The first member of a color makes it. */
 static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUniqueId *id)
 {
     ceclComm_t comm = members->parent;
@@ -167,22 +166,22 @@ static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUnique
     return ceclSuccess;
 }
 
-/* All ranks of the parent exchange introductions. Introductions of other colors are ignored. */
+/* The all-gather of a split: all ranks of the parent exchange introductions, and each takes those of its own color. */
 static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, void *recv,
                                      size_t bytes)
 {
     struct members *members = oob->context;
     const ceclResult_t met = cecl_gather(members->parent, "join", send, members->parts, bytes);
     members->is_unmet = met != ceclSuccess;
-    oob->deadline = cecl_deadline(oob->timeout_ms); /* ranks of other colors may have come late */
+    oob->deadline = cecl_deadline(oob->timeout_ms); /* anew, after waiting for other colors */
     for (int m = 0; m < members->count && recv && met == ceclSuccess; m++)
         memcpy((char *)recv + (size_t)m * bytes,
                members->parts + (size_t)members->parent_ranks[m] * bytes, bytes);
     return met;
 }
 
-/* A member that gives up because the parent has failed may not say so where the members join. The parent knows the
- * reason. */
+/* The error of a join that failed with `joined`: the parent's, if the parent has failed. A member that gives up for
+ * this reason may not have told the others. */
 static ceclResult_t ask_parent(ceclComm_t comm, ceclResult_t joined)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -226,7 +225,7 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    /* peers are not told, because they may be ranks of the same thread */
+    /* an error here tells no peers, because they may be ranks of the same thread */
     CECL_TRY(cecl_group_check_outside("ceclCommSplit", ""));
     CECL_INSIDE(comm, "ceclCommSplit");
     return cecl_comm_add_cure(comm, split(comm, color, key, newcomm, config),
@@ -235,9 +234,9 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 
 /* ---- shrink */
 
-/* Waits until no call of a failed communicator is pending on this rank, because a released call still copies to peers,
- * into memory that the new communicator's calls use next. All members have met, so if one knew of the failure, all know
- * it now. Each member joins after this wait, and no member returns from the shrink before all have joined. */
+/* If the parent has failed, waits until none of its calls is pending on this rank: a call whose waits were ended still
+ * copies to peers, into memory that the new communicator's calls may use next. A member that knew of the failure has
+ * told the others before they met. No member returns from the shrink before all have waited and joined. */
 static void end_failed_calls(ceclComm_t comm, int64_t deadline)
 {
     const int half = cecl_ms_left(deadline) / 2 + 1,
@@ -249,7 +248,7 @@ static void end_failed_calls(ceclComm_t comm, int64_t deadline)
                  ms);
 }
 
-/* The members meet in the parent's memory. */
+/* The all-gather of a shrink: members meet in the parent's shared memory. */
 static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     struct members *members = oob->context;
@@ -262,8 +261,7 @@ static ceclResult_t meet(struct cecl_oob *oob, const void *send, void *recv, siz
     return ceclSuccess;
 }
 
-/* A shrink is a split into one color, which the excluded ranks do not have. After an error all ranks have this
- * color. */
+/* Fills in `all` for list_members(): color 0 for the ranks that stay; after an error, color 0 for all ranks. */
 static ceclResult_t read_list(ceclComm_t comm, const int *excluded, int count, struct choice *all)
 {
     struct cecl_rank_set out = {{0}};
@@ -315,10 +313,10 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct cecl_oob oob = {.context = &members, .allgather = meet};
     struct choice *all = comm->launcher->exchange;
 
-    if (cecl_comm_hear(comm) != ceclSuccess) /* peers must hear of it before they meet this rank */
+    if (cecl_comm_hear(comm) != ceclSuccess) /* tells the peers before they meet this rank */
         cecl_watch_release(comm);
     ceclResult_t result = check_shrink(comm, excluded, count, newcomm, config, all, &resolved);
-    for (int r = 0; r < comm->nranks; r++) /* the ranks that must learn of a refusal */
+    for (int r = 0; r < comm->nranks; r++) /* the members; a refusal goes to all of them */
         if (all[r].color == 0)
             cecl_rank_set_add(&members.meeting.members, r);
     if (result == ceclSuccess)
@@ -337,7 +335,7 @@ CECL_API ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks, i
                                      ceclComm_t *newcomm, const ceclConfig_t *config)
 {
     CECL_PUBLIC;
-    CECL_TRY(cecl_comm_check_handle(comm)); /* the parent may have failed, or be finalized */
+    CECL_TRY(cecl_comm_check_handle(comm)); /* the parent may have failed, or may be finalized */
     CECL_TRY(cecl_comm_check_own(comm, "ceclCommShrink",
                                  "the ranks that stay join anew (ceclCommInitRank)"));
     CECL_TRY(cecl_group_check_outside("ceclCommShrink", ""));

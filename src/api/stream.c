@@ -1,4 +1,4 @@
-/* Streams, events and copies, for programs that run with and without a GPU. */
+/* The public functions for streams, events and copies, on GPUs and on the host device. */
 #include "comm/comm.h"
 #include "launch/group.h"
 
@@ -13,18 +13,18 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
     CECL_PUBLIC;
-    /* a failed communicator is not refused, because its work also ends */
+    /* does not refuse a failed communicator: its work ends, too */
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_group_check_waiting(comm, "they are not on the stream yet"));
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
     cecl_registry_close_dropped(&comm->registry);
-    return cecl_comm_hear(comm); /* the wait may have ended because a call was given up */
+    return cecl_comm_hear(comm); /* the stream may have ended because a failure ended its waits */
 }
 
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)
 {
     CECL_PUBLIC;
-    /* a failed or finalized communicator can still destroy its streams */
+    /* the program may destroy streams of a failed or finalized communicator */
     CECL_TRY(cecl_comm_check_handle(comm));
     if (!stream)
         return cecl_fail(ceclInvalidArgument,
@@ -46,7 +46,7 @@ static ceclResult_t check_event(ceclEvent_t event)
                  : cecl_fail(ceclInvalidArgument, "event: NULL; one of ceclEventCreate expected");
 }
 
-/* Checks the stream, so that an error of the device can only be about the event. */
+/* Checks the stream first: then an error of the device is about the event. */
 static ceclResult_t check_both(ceclComm_t comm, ceclEvent_t event, ceclStream_t stream)
 {
     struct cecl_capture capture;

@@ -1,8 +1,8 @@
-/* Sums of rows: a local call, which is one kernel. */
+/* ceclSumRows: a local call, which is one kernel. */
 #include "comm/comm.h"
 #include "plan/describe.h"
 
-/* On the host device an access to unmapped memory, or a write to read-only memory, would end the process. */
+/* Refuses memory that the device cannot use. On the host device such an access would end the process by a signal. */
 static ceclResult_t check_memory(struct cecl_device *dev, const struct cecl_use *uses, size_t count)
 {
     for (size_t i = 0; i < count; i++)

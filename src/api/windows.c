@@ -1,11 +1,11 @@
-/* Shares memory for one-sided calls, and ends that.
+/* The public functions for memory that ranks share for one-sided calls. Sharing it has these steps:
  *
  *     each rank       registers its memory
  *     all ranks       tell each other where their memory lies
- *     each rank       opens the memory of all peers of its host, which stays open while the window lives
+ *     each rank opens the memory of all peers, and keeps it open until the window is freed
  *     all ranks       agree: all have the window, or none
  *
- * So no one-sided call waits until memory of a peer is opened. */
+ * So no one-sided call has to wait for an import. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,13 +17,13 @@
 #include "launch/group.h"
 #include "launch/launcher.h"
 
-/* What each rank sends to the others. */
+/* What each rank sends to its peers. */
 struct told {
     struct cecl_verdict verdict;
     uint32_t number; /* the window's number */
     uint64_t bytes;
     struct cecl_peer_buffer at;
-    uint64_t posted; /* how many messages about its memory the rank has sent so far */
+    uint64_t posted; /* how many notices about its memory the rank has sent so far */
 };
 _Static_assert(sizeof(struct told) <= CECL_EXCHANGE_BYTES, "the launcher has room for it");
 
@@ -50,7 +50,7 @@ static ceclWindow_t new_window(ceclComm_t comm)
     return NULL;
 }
 
-/* Drops the references to the peers' memory. */
+/* Drops the window's references to the peers' memory. */
 static void close_parts(ceclWindow_t window)
 {
     ceclComm_t comm = window->comm;
@@ -65,7 +65,7 @@ static void close_parts(ceclWindow_t window)
     window->parts = NULL;
 }
 
-/* Frees all parts of a window that exist. */
+/* Frees a window, and what it holds so far. */
 static ceclResult_t discard(ceclWindow_t window)
 {
     ceclComm_t comm = window->comm;
@@ -79,7 +79,7 @@ static ceclResult_t discard(ceclWindow_t window)
 
 /* ---- exchanging */
 
-/* Exchanges `mine`. local: the result of what this rank did alone, with its message recorded. */
+/* Exchanges `mine`, and requires that all ranks name the same window. local: as in cecl_exchange. */
 static ceclResult_t exchange(ceclComm_t comm, const char *name, struct told *mine,
                              ceclResult_t local)
 {
@@ -108,7 +108,7 @@ static ceclResult_t check_new(ceclComm_t comm, const void *ptr, size_t bytes, co
     return ceclSuccess;
 }
 
-/* Registers this rank's memory, and says where it lies. */
+/* Registers this rank's memory, and fills in *mine with its place. */
 static ceclResult_t offer(ceclWindow_t window, void *ptr, size_t bytes, struct told *mine)
 {
     ceclComm_t comm = window->comm;
@@ -136,8 +136,8 @@ static ceclResult_t open_part(ceclWindow_t window, int rank, uint64_t posted)
     return ceclSuccess;
 }
 
-/* Finds the cause of a failed wait. If the communicator has failed, its error is the cause. If a peer's message about
- * its memory could not be carried out, the communicator fails, because no call can use new memory of that peer. */
+/* The error of a failed import. If the communicator has failed, returns its error. If the worker could not carry out a
+ * peer's notice, fails the communicator, because no call can use new memory of that peer. */
 static ceclResult_t cause_of(ceclComm_t comm, ceclResult_t result)
 {
     CECL_TRY(cecl_comm_async(comm));
@@ -153,7 +153,7 @@ static ceclResult_t open_parts(ceclWindow_t window)
 {
     ceclComm_t comm = window->comm;
     const struct told *all = comm->launcher->exchange;
-    struct cecl_launch waiting = {.comm = comm}; /* used only to limit the waits */
+    struct cecl_launch waiting = {.comm = comm}; /* only its time limit is used */
     ceclResult_t result = ceclSuccess;
     cecl_launch_bound_waits(&waiting);
     for (int r = 0; r < comm->nranks && result == ceclSuccess; r++) {
@@ -189,7 +189,7 @@ static ceclResult_t share(ceclComm_t comm, void *ptr, size_t bytes, ceclWindow_t
         *out = room->windows = window;
         return ceclSuccess;
     }
-    result = cecl_comm_cause(comm, result); /* a peer may have reported the cause */
+    result = cecl_comm_cause(comm, result); /* the cause may be a peer's failure */
     cecl_keep_message(words);
     if (window)
         (void)!discard(window);
@@ -216,7 +216,7 @@ static void take_out(ceclWindow_t window)
     *at = window->next;
 }
 
-/* After the exchange no copy to this rank's memory is pending, because each rank checks its own copies before it. */
+/* Each rank first checks that its own copies are done. So after the exchange no copy to this rank is pending. */
 static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
 {
     struct told mine = {0};
@@ -262,7 +262,7 @@ void cecl_windows_end(ceclComm_t comm, bool drained)
         ceclWindow_t window = room->windows;
         room->windows = window->next;
         window->magic = 0;
-        if (!drained) /* a graph may hold calls of the window, so the handle is not reused */
+        if (!drained) /* pending work may still use the window's memory, so it stays */
             continue;
         close_parts(window);
         put_back(window);

@@ -1,9 +1,9 @@
-/* Makes calls of NCCL; see net.h. */
+/* Begins and ends calls by NCCL: their order, their words, and waits; see net.h. */
 #include "net/net.h"
 #include "util/clock.h"
 
-#define PENDING_MOST 128 /* most pending calls: each takes some 7 of a GPU queue's 1,000 entries */
-#define SLACK_MS 1000    /* gives the thread, whose time limit is shorter, time to name a cause */
+#define PENDING_MOST 128 /* most pending calls: each takes about 7 of a GPU queue's 1,000 entries */
+#define SLACK_MS 1000    /* callers wait this much longer than the thread, which may name a cause */
 
 static int64_t deadline_of(const struct cecl_net *net, int64_t start)
 {
@@ -22,7 +22,8 @@ ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start)
     return ceclSuccess;
 }
 
-/* Calls of a communicator run in the order in which they are made, also on different streams. */
+/* Makes the stream note the call's begin. On another stream than the last call's, the stream first waits until that
+ * call has ended: a communicator's calls run in the order in which they are made. */
 static ceclResult_t mark_begin(struct cecl_net *net)
 {
     const struct cecl_device_ops *ops = net->dev->ops;
@@ -43,7 +44,7 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     net->work = net->nccl->on_host ? NULL : stream;
     net->is_captured = is_captured;
     if (net->nccl->on_host) {
-        /* the stand-in for NCCL has no streams, so the host waits for the stream before it makes the call */
+        /* the stand-in for NCCL has no streams, so the host first waits for the stream */
         CECL_TRY(ops->stream_synchronize(net->dev, stream));
     } else if (!is_captured) {
         CECL_TRY(ops->stream_fork(net->dev, stream, &net->work));
@@ -57,8 +58,7 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     return ceclSuccess;
 }
 
-/* While NCCL still connects, it enqueues calls in the background. Later work on the stream must not overtake these
- * calls. */
+/* Waits for NCCL: while it connects, it enqueues calls in the background, and no later work may overtake them. */
 ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start)
 {
     const struct cecl_device_ops *ops = net->dev->ops;

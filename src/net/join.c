@@ -1,5 +1,4 @@
-/* Makes a communicator that NCCL carries: ranks compare their versions of NCCL, rank 0 sends NCCL's id, and all make
- * NCCL's communicator. */
+/* Makes NCCL's communicator: ranks compare their versions of NCCL, rank 0 sends NCCL's id, and all join. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -42,7 +41,7 @@ ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t dead
             return cecl_fail(ceclRemoteError, "the communicator failed during %s", what);
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout, "%s: %s did not end in time", net->name, what);
-        if (!net->has_thread) /* during the join, this thread hears of ranks that have ended */
+        if (!net->has_thread) /* during the join there is no other thread to hear of ranks that have ended */
             CECL_TRY(cecl_lifeline_news(&net->line));
         cecl_pause_us(20);
         CECL_TRY(poll_once(net, what, &goes_on));
@@ -78,9 +77,9 @@ void cecl_net_free(struct cecl_net *net)
     free(net);
 }
 
-/* What a rank sends to the others. */
+/* What a rank sends to its peers. */
 struct offer {
-    struct cecl_vote vote; /* first, because a rank that has failed before sends nothing else */
+    struct cecl_vote vote; /* first, because a rank that has failed before sends only this */
     int32_t version;
     struct nccl_id id; /* rank 0's */
 };
@@ -121,7 +120,7 @@ static ceclResult_t compare(const struct offer *all, int nranks)
     return ceclSuccess;
 }
 
-/* NCCL works on the thread's current device. */
+/* Called with the device current in this thread, because NCCL uses the current device. */
 static ceclResult_t make(void *context)
 {
     struct cecl_net *net = context;
@@ -147,7 +146,7 @@ ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline)
             : cecl_fail(ceclOutOfMemory, "no host memory for %d ranks", net->nranks);
     mine.vote = cecl_vote_of(result);
     result = cecl_lifeline_gather(&net->line, &mine, all, sizeof(mine), deadline, NULL);
-    CECL_TRY(cecl_vote_again(&mine.vote)); /* this rank's own message says more than a peer's */
+    CECL_TRY(cecl_vote_again(&mine.vote)); /* this rank's own error says more than a peer's */
     CECL_TRY(result);
     CECL_TRY(cecl_votes_count(all, sizeof(mine), net->nranks));
     CECL_TRY(compare(all, net->nranks));

@@ -37,13 +37,13 @@ static ceclResult_t find_all(void *library, struct nccl *nccl)
         return cecl_fail(ceclSystemError, NEEDED ": %s lacks %s", path, missing);
     if (nccl->GetVersion(&nccl->version) != NCCL_SUCCESS || nccl->version < NCCL_LEAST_VERSION)
         return cecl_fail(ceclSystemError, NEEDED ": %s has version %d", path, nccl->version);
-    /* only a library that CECL_NCCL_PATH names may be the tests' stand-in */
+    /* the tests' stand-in counts as one only if CECL_NCCL_PATH names it */
     nccl->on_host = cecl_setting_text(CECL_SET_NCCL_PATH) &&
                     dlsym(library, "cecl_nccl_works_on_host_memory") != NULL;
     return ceclSuccess;
 }
 
-/* If cecl's own library is loaded in NCCL's place, searches for the real NCCL. */
+/* Opens the NCCL that is loaded. If there is none, or if it is cecl's library in NCCL's place, searches for NCCL. */
 static ceclResult_t open_library(struct nccl *nccl)
 {
     void *library = cecl_setting_text(CECL_SET_NCCL_PATH)

@@ -1,5 +1,5 @@
-/* Carries a call by NCCL's own function, if NCCL has one for the collective. Otherwise each block is one message;
- * plan/block.h defines the blocks of a collective. Calls that only move data are made in bytes. */
+/* Makes a call by NCCL's own function, if NCCL has one for the collective, otherwise by a message for each block;
+ * plan/block.h defines a collective's blocks. If the call only moves data, its type is a byte. */
 #include "net/net.h"
 
 static ceclResult_t refuse(const char *what, const char *instead)
@@ -38,8 +38,7 @@ static char *at(void *base, uint64_t offset)
     return (char *)((uintptr_t)base + offset);
 }
 
-/* Makes the call by messages: one for each block that this rank sends or receives, unless the block stays where it
- * is. */
+/* Makes the call by messages: one for each block that this rank sends or receives, except an own block in place. */
 static nccl_result call_messages(const struct cecl_net *net, nccl_comm comm,
                                  const struct cecl_call *call, void *send, void *recv)
 {
@@ -95,14 +94,14 @@ static nccl_result call_own(const struct cecl_net *net, nccl_comm comm,
 
 ceclResult_t cecl_net_add(const struct cecl_net *net, const struct cecl_call *call)
 {
-    /* in an in-place call recvbuff is also the input */
+    /* a call whose blocks are all in place has only recvbuff */
     void *recv = cecl_buffer_address(call->recv),
          *send = cecl_call_is_one_buffer(call) ? recv : cecl_buffer_address(call->send);
     nccl_comm comm = cecl_net_comm(net);
     nccl_result result;
     if (!comm)
         return cecl_fail(ceclRemoteError, "%s was aborted", net->name);
-    if (call->op->family == CECL_FAMILY_BARRIER) /* the reduction's result means nothing */
+    if (call->op->family == CECL_FAMILY_BARRIER) /* the all-reduce's result is not used */
         result = net->nccl->AllReduce(net->word, net->word, 1, ceclInt8, ceclSum, comm, net->work);
     else
         result = has_own_function(call) ? call_own(net, comm, call, send, recv)

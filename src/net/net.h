@@ -1,13 +1,13 @@
-/* A communicator over several hosts, which NCCL carries: NCCL's communicator with the same ranks, this rank's line to
- * the root (boot/oob.h), and a thread that notices failures.
+/* A communicator over several hosts, whose calls NCCL makes. It has a communicator of NCCL with the same ranks, this
+ * rank's line (its connection to the root, boot/oob.h), and a thread that notices failures.
  *
- * NCCL's communicator is non-blocking, so every wait for it is bounded. A communicator fails by news over the line, by
- * NCCL's asynchronous error, or by the time limit. Then the thread tells the other ranks, and aborts NCCL's
- * communicator.
+ * NCCL's communicator is non-blocking, so waits for NCCL can have a time limit. The communicator fails if the line
+ * brings news of a failure, if NCCL has an asynchronous error, or if the time limit of a call passes. Then the thread
+ * tells the other ranks, and aborts NCCL's communicator.
  *
- * For ordinary calls, two words tell the host which call the stream has begun and which has ended. Captured calls have
- * no such words, because each replay would write the same numbers again; so captured calls have no time limit. On the
- * host device only the stand-in of tests/nccl works; there a call has ended when it returns. */
+ * Two words tell the host which call the stream has begun and which it has ended. Captured calls do not write these
+ * words, because each replay would write the same numbers again; so captured calls have no time limit. On the host
+ * device only the stand-in of tests/nccl works; it has ended each call when the call returns. */
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
 
@@ -31,7 +31,7 @@ struct nccl_id {
     char internal[128];
 };
 
-/* The fields of NCCL 2.17. `size` tells NCCL which fields the caller has. */
+/* The fields of ncclConfig_t in NCCL 2.17. Later versions have more; `size` tells NCCL that these are missing. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -67,50 +67,51 @@ struct nccl {
     const char *(*GetErrorString)(nccl_result result);
     const char *(*GetLastError)(nccl_comm comm);
     int version;
-    bool on_host; /* the stand-in of tests/nccl: works on host memory, without streams */
+    bool on_host; /* the stand-in of tests/nccl: works on memory of the host, without streams */
 };
 
-/* library.c. Opens the NCCL that CECL_NCCL_PATH names, or the one that the program has loaded, or the one that
- * util/find_nccl.h finds. The library stays open. After a failure the next call tries again. */
+/* library.c. Opens the NCCL that CECL_NCCL_PATH names; else the one that the program has loaded; else the one that
+ * util/find_nccl.h finds. It stays open. After a failure the next call tries again. */
 ceclResult_t cecl_net_load(const struct nccl **nccl);
 
 /* ---- a communicator */
 
 struct cecl_net {
-    /* -- set by its owner before the join -- */
+    /* -- set by the caller before cecl_net_join -- */
     struct cecl_device *dev;
     int rank, nranks, nhosts;
     int timeout_ms;
     int max_sms; /* most SMs of NCCL's kernels; 0: NCCL decides */
-    void (*fails)(void *context, ceclResult_t result, const char *words); /* any thread calls it */
+    void (*fails)(void *context, ceclResult_t result, const char *words); /* the thread calls it */
     void *context;
-    /* -- its own -- */
-    struct cecl_lifeline line; /* its owner fills it in */
-    uint16_t *host;            /* [nranks] the number of each rank's host; its owner fills it in */
+    struct cecl_lifeline line;
+    uint16_t *host; /* [nranks] the number of each rank's host */
+    /* -- set by src/net -- */
     const struct nccl *nccl;
     struct nccl_id id;    /* of NCCL's communicator */
     int64_t deadline;     /* of the join */
     char name[32];        /* "NCCL 2.28.9" */
     pthread_mutex_t lock; /* recursive; held while NCCL is called */
     nccl_comm comm;       /* see cecl_net_comm */
-    /* the stream writes an ordinary call's number to *begun and to *ended. word: the memory that a barrier's all-reduce
-     * uses */
+    /* the stream writes the number of a call that is not captured to *begun and to *ended. word: the buffer of a
+     * barrier's all-reduce */
     uint32_t *begun, *ended, *word, number;
     uint64_t stream_id; /* of the last call */
-    /* the call that is being made: `stream` is the caller's. work: NCCL's stream, by stream_fork; NULL on the host
-     * device */
+    /* the call that is being made. stream: the caller's. work: the stream for NCCL, forked from `stream`; NULL on the
+     * host device */
     ceclStream_t stream, work;
     bool is_captured;
     pthread_t thread;
     bool has_thread;
     int wake; /* an eventfd, for the thread */
     _Atomic bool failed, stop, is_held, has_ended;
-    char words[CECL_MESSAGE_BYTES]; /* why it has failed */
+    char words[CECL_MESSAGE_BYTES]; /* why the communicator has failed */
     struct cecl_clock seen;         /* of *begun and *ended */
-    int64_t error_since;            /* since when NCCL reports an error; 0: it does not */
+    int64_t error_since; /* since when (cecl_now_ms) NCCL has reported an error; 0: it has not */
 };
 
-/* NULL: not made yet, aborted, or ended. The thread that ends the communicator may do so without the lock. */
+/* NCCL's communicator; NULL: not made yet, aborted, or ended. Atomic, because the thread that ends it may not get the
+ * lock. */
 static inline nccl_comm cecl_net_comm(const struct cecl_net *net)
 {
     return __atomic_load_n(&net->comm, __ATOMIC_ACQUIRE);
@@ -119,43 +120,43 @@ static inline nccl_comm cecl_net_comm(const struct cecl_net *net)
 /* join.c. NULL: no host memory, or no descriptor. */
 struct cecl_net *cecl_net_new(int nranks);
 void cecl_net_free(struct cecl_net *net);
-/* Refuses ranks of several hosts, for the host device. */
+/* Returns the error for ranks on several hosts that use the host device. */
 ceclResult_t cecl_net_refuse_hosts(int nhosts);
-/* Makes NCCL's communicator. Collective over the lines: all ranks succeed, or all fail. */
+/* Makes NCCL's communicator, and starts the thread. Collective over the line: all ranks succeed, or all fail. */
 ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline);
 /* Waits until NCCL no longer works in the background. The error names `what`. */
 ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t deadline);
-/* Turns an error of NCCL into one of cecl. */
+/* Turns an error of NCCL's function `what` into an error of cecl. */
 ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_result result);
 
-/* calls.c, map.c. Calls are made in this order; every begin that succeeds needs an end. All calls between GroupStart
- * and GroupEnd form one group of NCCL, even if they are calls of several communicators.
+/* calls.c, map.c. The launches of a group are made in one group of NCCL, in this order; "each" means for each
+ * communicator, `add` for each call. Every begin that succeeds needs an end.
  *
  *     await_room (each)    begin (each)    GroupStart    add (each)    GroupEnd    unlock (each)    end (each)
  *
- * start: when the launch began, in ms (cecl_now_ms); all of its calls share one time limit. */
-/* Refuses a call that NCCL cannot carry. The message names a call to use instead. version: NCCL's */
+ * start: when the launches began, in ms (cecl_now_ms); they share one time limit. */
+/* Refuses a call that NCCL cannot make. The message names a call to use instead. version: NCCL's */
 ceclResult_t cecl_net_check(const struct cecl_call *call, int version);
-/* Waits until few calls are pending, because NCCL waits inside a call while the GPU's queue is full. */
+/* Waits until fewer than PENDING_MOST calls are pending: NCCL waits inside a call while the GPU's queue is full. */
 ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start);
 ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_captured);
-/* Makes a call that was checked. */
+/* Makes a call that has passed cecl_net_check. */
 ceclResult_t cecl_net_add(const struct cecl_net *net, const struct cecl_call *call);
 ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start);
-/* Whether no ordinary call is pending. */
+/* Whether no call is pending, apart from captured ones. */
 bool cecl_net_is_idle(const struct cecl_net *net);
 
 /* watch.c */
 ceclResult_t cecl_net_watch(struct cecl_net *net);
-/* The error of a call that has waited for so long. */
+/* The error of a call that has waited for `waited_ms`. */
 ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms);
-/* Tells the thread that the communicator has failed: it tells the other ranks and aborts NCCL's communicator. Any
- * thread may call this, but only once. */
+/* Makes the thread tell the other ranks of a failure, and abort NCCL's communicator. Any thread may call this, once. */
 void cecl_net_fail(struct cecl_net *net, const char *words);
-/* After an error of NCCL, at `since` (cecl_now_ms): waits a moment for news of the rank that caused it. */
+/* After an error of NCCL, at `since` (cecl_now_ms): waits NEWS_MS at most for the line's news of the rank that caused
+ * the error. */
 void cecl_net_await_news(const struct cecl_net *net, int64_t since);
-/* Ends NCCL's communicator, the thread and the line. Returns false if NCCL does not end in time; then everything stays.
- * is_held  graphs hold calls. Then NCCL's communicator stays, because it would end only after the graphs */
+/* Ends NCCL's communicator, the thread and the line. Returns false if NCCL does not end in time; then all of them stay.
+ * is_held  graphs hold calls. NCCL's communicator would end only after the graphs, so it stays */
 bool cecl_net_shut(struct cecl_net *net, bool is_held);
 
 #endif

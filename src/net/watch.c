@@ -1,5 +1,5 @@
-/* The thread that notices that a communicator which NCCL carries has failed, and that ends it; see net.h. NCCL's abort
- * may wait for the GPU. So only this thread calls it, and other threads wait for this one for a bounded time. */
+/* The thread that notices failures of a communicator over several hosts, and ends NCCL's communicator; see net.h.
+ * NCCL's abort may wait for the GPU. So only this thread calls it, and other threads limit their wait for it. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,11 +10,12 @@
 #include "util/thread.h"
 
 #define TICK_MS 200
-#define NEWS_MS 500   /* how much later than NCCL's error the news of a rank's end may come */
-#define LOCK_MS 2000  /* how long a call of NCCL may take if it is one that does not wait */
-#define SHUT_MS 10000 /* how long NCCL may take to end */
+#define NEWS_MS 500 /* the line's news of a rank's end may come this much later than NCCL's error */
+#define LOCK_MS 2000  /* a call of NCCL that takes longer waits for something */
+#define SHUT_MS 10000 /* most ms to wait for the end of NCCL's communicator */
 
-/* Most errors of NCCL follow from the end of a rank. The line names this rank a moment later. */
+/* Returns NCCL's asynchronous error, NEWS_MS after it came: most errors follow from the end of a rank, and the line
+ * names this rank meanwhile. */
 static ceclResult_t look_at_nccl(struct cecl_net *net, int64_t now)
 {
     nccl_result state = NCCL_SUCCESS;
@@ -67,8 +68,8 @@ static void look(struct cecl_net *net)
         net->fails(net->context, result, words);
 }
 
-/* Ends NCCL's communicator. A thread that holds the lock for long waits inside NCCL, and only an abort ends that
- * wait. */
+/* Ends NCCL's communicator. Goes on without the lock after LOCK_MS: a thread that holds it so long waits inside NCCL,
+ * and only an abort ends that wait. */
 static ceclResult_t end_nccl(void *context)
 {
     struct cecl_net *net = context;
@@ -123,7 +124,7 @@ void cecl_net_fail(struct cecl_net *net, const char *words)
     wake(net);
 }
 
-/* Waits until the other thread has set the flag, or the deadline. Returns whether it is set. */
+/* Waits until the thread has set the flag, or until the deadline. Returns whether it is set. */
 static bool await_flag(const _Atomic bool *flag, int64_t deadline)
 {
     while (!atomic_load(flag) && cecl_ms_left(deadline) != 0)
@@ -138,10 +139,10 @@ void cecl_net_await_news(const struct cecl_net *net, int64_t since)
 
 bool cecl_net_shut(struct cecl_net *net, bool is_held)
 {
-    if (is_held && atomic_load(&net->failed)) /* NCCL's abort waits for the graphs */
+    if (is_held && atomic_load(&net->failed)) /* NCCL's abort would wait for the graphs */
         return false;
     atomic_store(&net->is_held, is_held);
-    if (!net->has_thread) { /* the join has failed */
+    if (!net->has_thread) { /* the thread was never started, because the join failed */
         atomic_store(&net->failed, true);
         if (cecl_net_comm(net))
             (void)!net->dev->ops->within(net->dev, end_nccl, net);

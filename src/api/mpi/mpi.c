@@ -1,4 +1,4 @@
-/* Joins through MPI: a callback for ceclCommInitOob that uses an MPI communicator. This is a separate library,
+/* ceclCommInitMpi: ceclCommInitOob with a callback that uses an MPI communicator. This is a separate library,
  * libcecl_mpi. */
 #include <cecl/cecl_mpi.h>
 
