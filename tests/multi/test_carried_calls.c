@@ -4,7 +4,7 @@
 #include "random_call.h"
 
 /* NCCL has no strided calls, no tiles, and no all-to-all in place. It would add floats in another order. In groups and
- * captured, ranks do not tell each other the places of an all-to-all. */
+ * in captures, ranks do not tell each other the places of an all-to-all. */
 static bool is_carried(const struct random_call *c, bool together)
 {
     return c->type < ceclFloat16 && c->kind != ALL_GATHER_STRIDED &&

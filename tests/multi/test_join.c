@@ -1,6 +1,6 @@
 /* Ways to join a communicator, and their failures: callbacks of the caller that fail at any call, and ids that are used
- * wrongly. No failure leaks a descriptor or a thread. (tests/unit/test_boot_tcp.c and tests/fault test ranks that never
- * come, or join otherwise than the others.) */
+ * wrongly. No failure leaks a descriptor or a thread. (tests/unit/test_boot_tcp.c and tests/fault: ranks that never
+ * come, or that join in another way than the others.) */
 #include <malloc.h>
 
 #include "held.h"

@@ -657,7 +657,7 @@ static bool all_are_served_within(const char *limit_ms)
     return served;
 }
 
-/* Ranks have the largest and smallest limits of the message. On a busy machine one may come after the root's limit. */
+/* The limits include the largest and smallest that fit in the message. On a busy machine a rank may come too late. */
 TEST(a_rank_of_any_patience_is_served)
 {
     assert_true(all_are_served_within("3000") || all_are_served_within("20000"));
