@@ -25,7 +25,7 @@ import subprocess
 import sys
 
 # Columns of a row: size, count, type, redop (hypercube leaves it out), root; then for each place the time, two
-# bandwidths, the wrong values. The columns of a place are counted from the row's end.
+# bandwidths, and the wrong values. Here a place's columns (time, wrong values) count from the row's end.
 PLACES = {"out": (-8, -5), "in": (-4, -1)}
 FIELDS = (12, 13)
 NOT_CHECKED = "N/A"
@@ -35,7 +35,7 @@ UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 # A row of cecl's table of calls: how many calls, and who carried them out.
 CALLS = re.compile(r"cecl: nccl\w+ +.*? +(\d+) +(?:\d+|unknown) +(cecl|NCCL|refused) +(?:yes|no|unknown|-) ")
 LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
-# Run by each process: takes its part of the processors.
+# Each process runs this, and so keeps to its part of the processors.
 PINNED = ('case ${%s:?is not set, so processors cannot be chosen; --local-rank names it for other launchers} in '
           '%s *) echo "%s: $%s: more local ranks than --ranks" >&2; exit 1;; esac; exec taskset -c "$part" "$@"')
 END_S, KILL_S = 5, 30  # how long processes have to end after SIGTERM and after SIGKILL
@@ -81,13 +81,13 @@ def rows_of(text):
 
 
 def checked_of(text):
-    """How many results of a program's output were checked: with -c 0 none is."""
+    """How many results in a program's output were checked. With -c 0 none is."""
     rows = [line.split() for line in text.splitlines()]
     return sum(row[errors] != NOT_CHECKED for row in rows if is_row(row) for _, errors in PLACES.values())
 
 
 def calls_of(text):
-    """Reads cecl's tables: how many calls cecl carried out, and how many there were."""
+    """Reads from cecl's tables how many calls cecl carried out, and how many there were in all."""
     counts = [(int(calls), by) for calls, by in CALLS.findall(text)]
     return sum(calls for calls, by in counts if by == "cecl"), sum(calls for calls, _ in counts)
 
@@ -96,7 +96,7 @@ def calls_of(text):
 
 
 def list_of(numbers):
-    """As taskset takes them: 0, 1, 2, 8 are 0-2,8-8."""
+    """A list of processors for taskset: 0, 1, 2, 8 become 0-2,8-8."""
     groups = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
     spans = [[number for _, number in group] for _, group in groups]
     return ",".join(f"{span[0]}-{span[-1]}" for span in spans)
@@ -133,7 +133,7 @@ def command_of(args, op, side, rest):
 
 
 def output_of(process, seconds):
-    """Both outputs once the process has ended, or None if that takes longer."""
+    """Waits until the process has ended. Returns both outputs, or None if that takes longer than the limit."""
     try:
         return process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -161,7 +161,7 @@ def kill_session(session):
 
 
 def end(process):
-    """Ends a command and all that it started; returns both outputs so far."""
+    """Ends a command and all that it started. Returns both outputs up to then."""
     signal_group(process.pid, signal.SIGTERM)  # mpirun ends its ranks then
     output = output_of(process, END_S)
     kill_session(process.pid)
@@ -169,7 +169,7 @@ def end(process):
 
 
 def run_command(command, seconds):
-    """The exit status (None: it took too long, and was killed) and both outputs."""
+    """Runs a command. Returns its exit status (None: it took too long, and was killed) and both outputs."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
     with subprocess.Popen(command, start_new_session=True, **pipes) as process:
         try:
@@ -186,7 +186,7 @@ def run_command(command, seconds):
 
 
 def failures_of(args, side, status, out, err):
-    """What went wrong, except wrong values."""
+    """What went wrong in a run, except wrong values."""
     times, wrong, twice = rows_of(out)
     served, calls = calls_of(err)
     if status is None:
@@ -227,7 +227,7 @@ def results_of(op, runs):
 
 
 def compare(args, op, rest):
-    """All rounds of a program: its results, the runs of each side, and what failed, except wrong values."""
+    """Runs all rounds of a program. Returns its results, the runs of each side, and what failed, except wrong values."""
     runs = {"nccl": [], "cecl": []}
     for _ in range(args.rounds):
         for side, of_side in runs.items():
@@ -271,7 +271,7 @@ def summarize(op, results, wrong, calls, most):
 
 
 def starts_at_zero(rest):
-    """Whether the least size among a program's arguments is 0 bytes."""
+    """Whether the smallest size that a program's arguments ask for is 0 bytes."""
     values = []
     for i, word in enumerate(rest):
         name, is_equal, value = word.partition("=")

@@ -34,12 +34,12 @@ def colour_of(side):
 
 
 def name_of(side):
-    """The name for readers, without the placement."""
+    """A side's name for readers, without the placement."""
     return next((name for start, name in NAMES if side.startswith(start)), side)
 
 
 def name_of_placed(side):
-    """The name for readers with the placement, for sides such as "nccl-ce out" and "cecl out, SM allowed"."""
+    """A side's name for readers, with the placement that sides such as "nccl-ce out" and "cecl out, SM allowed" have."""
     places = {" in": ", in place", " out": ", out of place"}
     for short, place in places.items():
         start, found, rest = side.partition(short)
@@ -78,7 +78,7 @@ def read(name):
 
 
 def count_errors(data):
-    """Number of bytes that the run found wrong. A chart of such a run would mislead."""
+    """How many bytes the run found wrong. If there are any, a chart would mislead."""
     rows = data.get("rows") or [side for size in data.get("sizes", []) for side in size["sides"]]
     return sum(row["errors"] or 0 for row in rows)
 
@@ -119,7 +119,7 @@ def draw_bandwidth(data, figure):
 
 
 def sequence_of(size, side):
-    """(median, first quartile, third) of the ratio: GEMM and then collective, divided by the round's GEMM."""
+    """(median, first quartile, third) of the time of a GEMM and then a collective, divided by the same round's GEMM."""
     sequential, gemm = side.get("rounds_sequential_ms"), size["rounds_gemm_alone_ms"]
     if not sequential:
         return None
@@ -130,7 +130,7 @@ def sequence_of(size, side):
 
 
 def ratios_of(size):
-    """[(side, ratio beside the GEMM, ratio after it or None)], a ratio being (median, first quartile, third)."""
+    """[(side, ratio beside the GEMM, ratio after it or None)]; a ratio is (median, first quartile, third)."""
     return [(side["side"], (side["to_gemm_alone"], *side["to_gemm_alone_quartiles"]),
              sequence_of(size, side)) for side in size["sides"]]
 
@@ -268,7 +268,7 @@ def load_pyplot():
         import matplotlib.pyplot as pyplot
     except ImportError:
         return None
-    # Text is stored as text, and equal input gives an equal file.
+    # Text stays text in the file, and equal input gives an equal file.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cecl"})
     return pyplot
 

@@ -21,7 +21,7 @@ SCRIPT = os.path.abspath(sys.argv.pop(1))
 WAIT_S = 60  # a limit for what takes far less
 TOGETHER = 6  # tests that run at a time
 
-# Starts ranks, each of which learns its rank from the variable $FAKE_VARIABLE (empty: from none).
+# Starts ranks, which find their rank in the variable that $FAKE_VARIABLE names (empty: in none).
 MPIRUN = """#!/bin/sh
 [ "$1 $2 $3" = "--bind-to none -n" ] || { echo "fake mpirun: $*" >&2; exit 8; }
 ranks=$4 rank=0 pids= status=0
@@ -45,7 +45,7 @@ while [ $# -gt 0 ]; do
 done
 FAKE_SIDE=cecl exec "$@"
 """
-# Prints the rows of its side and of its run, counted from 1 (the last ones again if there are no more).
+# Prints the rows of its side and its run. Runs count from 1; if a run has no rows of its own, those of the run before.
 PROGRAM = """#!/bin/sh
 [ "$*" = "$FAKE_ARGUMENTS" ] || { echo "fake program: $*" >&2; exit 9; }
 side=${FAKE_SIDE:-nccl} rank=${FAKE_RANK:-0}
@@ -135,7 +135,7 @@ class Case(unittest.TestCase):
         return [sys.executable, SCRIPT, *paths, "--timeout", str(WAIT_S), *options, *ops, "--", *rest]
 
     def run_script(self, *options, status=0, processors=None, **others):
-        """Runs it and checks how it ended; returns what it printed, and leaves that in self.out and self.err."""
+        """Runs the script, and checks how it ended. Leaves what it printed in self.out and self.err, and returns it."""
         pin = (lambda: os.sched_setaffinity(0, processors)) if processors else None
         done = subprocess.run(self.command(("--rounds", "2", *options), **others), env=self.environment, text=True,
                               capture_output=True, check=False, preexec_fn=pin, timeout=6 * WAIT_S)
@@ -144,7 +144,7 @@ class Case(unittest.TestCase):
         return self.out + self.err
 
     def lines(self):
-        """The results that it printed: tuples of words."""
+        """The results that the script printed: tuples of words."""
         return [match.groups() for match in map(LINE.match, self.out.splitlines()) if match]
 
     def assert_killed(self, names):
@@ -309,7 +309,7 @@ class OneNccl(Case):
         self.program('echo "$LD_PRELOAD|$CECL_NCCL_PATH" >>nccl.$side')
 
     def library(self):
-        """A file that can be preloaded: the C library once more."""
+        """A file that can be preloaded: the C library, which is loaded anyway."""
         with open("/proc/self/maps", encoding="utf-8") as file:
             found = [line.split()[-1] for line in file if re.search(r"/libc[.-].*so", line)]
         if not found:
@@ -418,7 +418,7 @@ class Pinning(Case):
 
 
 class Ends(Case):
-    # Rank 1 has a group of its own, as Open MPI's ranks have, and rank 0 does not. Its pid is in pid.RANK.
+    # Rank 1 has a process group of its own, as Open MPI's ranks have; rank 0 has none. A rank writes its pid to pid.RANK.
     HANGS = "exec %s -c 'import os, signal, sys, time" % sys.executable + """
 rank, ignores = sys.argv[1:]
 if rank == "1":
@@ -513,7 +513,7 @@ def run_one(name):
 
 
 def run_each_apart():
-    """Runs each test in a process of its own, several at a time, because they mostly wait. The exit status."""
+    """Runs each test in a process of its own, several at a time, because they mostly wait. Returns the exit status."""
     cases = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
     names = [test.id().partition(".")[2] for case in cases for test in case]
     with multiprocessing.get_context("fork").Pool(TOGETHER, maxtasksperchild=1) as pool:

@@ -33,7 +33,7 @@ from fsdp2 import Block  # noqa: E402
 
 
 def slowest(times):
-    """The slowest rank's value of each of these times."""
+    """Each of these times, as the slowest rank has it."""
     return tensor_of(times, dist.ReduceOp.MAX)
 
 
@@ -92,8 +92,8 @@ def time_fsdp(args):
             side.steps(args.steps, x, target)
     losses = {name: tensor_of(torch.stack(side.losses).tolist(), dist.ReduceOp.AVG) for name, side in sides.items()}
     first = next(iter(sides))
-    # Left out: the first two steps of each round, in which memory and clocks settle after another side's
-    # steps, and the first round.
+    # The first round is left out, and the first two steps of each round, in which memory and clocks settle after
+    # another side's steps.
     rounds = {name: [statistics.median(times[2:]) for times in side.times[1:]] for name, side in sides.items()}
     say(f"batch {args.batch}, {args.rounds} rounds of {args.steps} steps, {dist.get_world_size()} GPUs")
     for name, times in rounds.items():
@@ -149,7 +149,7 @@ def captured(work, count):
 
 
 def beside(product, exchange, stream):
-    """Starts a matrix product and an exchange at one event. Returns us until the product is done, and both are."""
+    """Starts a matrix product and an exchange at one event. Returns the us until the product is done, and until both are."""
     begin, end, both = (torch.cuda.Event(enable_timing=True) for _ in range(3))
     dist.barrier()
     torch.cuda.synchronize()

@@ -1,17 +1,17 @@
-# Compiles the library's kernels, src/sm/*.cu, to images: a cubin for each kind of GPU in CECL_ARCHITECTURES, and PTX
-# for later ones. CECL_KERNEL_COMPILER, nvcc or nvrtc, is what parts.cmake found. cecl_embed_kernels(TARGET) is for
-# a target of this tree that has src/sm/images.c.
+# Compiles the library's kernels, src/sm/*.cu, to images: a cubin for each kind of GPU in CECL_ARCHITECTURES, and
+# PTX for later GPUs. parts.cmake found CECL_KERNEL_COMPILER: nvcc or nvrtc. Call cecl_embed_kernels(TARGET) for a
+# target of this tree that has src/sm/images.c.
 set(architectures ${CECL_ARCHITECTURES})
 set(kernel_files small reduce_wide reduce_bulk splits sums)
 set(kernel_folder ${PROJECT_BINARY_DIR}/kernels)
 set(image_folder ${kernel_folder})
-if(CECL_KERNEL_FOLDER) # compiled before, from the same sources
+if(CECL_KERNEL_FOLDER) # with images that were compiled before from the same sources
   get_filename_component(image_folder ${CECL_KERNEL_FOLDER} ABSOLUTE BASE_DIR ${CMAKE_BINARY_DIR})
   file(STRINGS ${image_folder}/compiler compiler)
   list(GET compiler 0 CECL_KERNEL_COMPILER)
   list(GET compiler 1 CECL_KERNEL_COMPILER_VERSION)
   list(REMOVE_AT compiler 0 1)
-  if(compiler) # older versions compiled for all
+  if(compiler) # folders of older versions list none, and have all
     set(architectures ${compiler})
   endif()
 else()
@@ -34,8 +34,8 @@ else()
   list(APPEND kernel_options -I${PROJECT_SOURCE_DIR}/cmake/nvrtc -default-device)
 endif()
 
-# kernel_image(FILE CAPABILITY cubin|ptx): adds to kernel_images, and a line to kernel_lines. NVRTC makes a cubin from PTX,
-# so one run gives both.
+# kernel_image(FILE CAPABILITY cubin|ptx): adds an image to kernel_images, and a line to kernel_lines. NVRTC makes a
+# cubin from PTX, so one run gives both.
 function(kernel_image file capability kind)
   set(source ${PROJECT_SOURCE_DIR}/src/sm/${file}.cu)
   set(image ${image_folder}/${file}.${capability}.${kind})
@@ -73,7 +73,7 @@ foreach(file ${kernel_files})
     string(REGEX REPLACE "-.*" "" capability ${architecture})
     if(architecture MATCHES virtual)
       kernel_image(${file} ${capability} ptx)
-    elseif(capability GREATER_EQUAL 90 OR NOT file STREQUAL "reduce_bulk") # which has bulk copies alone
+    elseif(capability GREATER_EQUAL 90 OR NOT file STREQUAL "reduce_bulk") # reduce_bulk has only bulk copies, which older GPUs lack
       kernel_image(${file} ${capability} cubin)
     endif()
   endforeach()

@@ -1,5 +1,5 @@
-# Manual pages of the installed programs: help2man makes them out of what each program prints with --help, so nothing
-# is written twice. Without help2man there are none. A wheel has none: no `man` would find them.
+# Manual pages of the installed programs. help2man makes them from what each program prints with --help, so nothing
+# is written twice; without help2man there are none. A wheel has none, because `man` would not find them.
 find_program(HELP2MAN_PROGRAM help2man)
 find_program(GZIP_PROGRAM gzip)
 set(manuals OFF)
@@ -8,7 +8,7 @@ if(HELP2MAN_PROGRAM AND GZIP_PROGRAM AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CROS
   set(manuals ON)
 endif()
 
-# cecl_manual(NAME WORDS PROGRAM DEPENDENCY): the page of NAME, which WORDS say what it is for.
+# cecl_manual(NAME WORDS PROGRAM DEPENDENCY): makes the page of NAME; WORDS say what it is for.
 function(cecl_manual name words program dependency)
   if(NOT manuals)
     return()

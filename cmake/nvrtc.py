@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def folders():
-    """Where PyPI's packages of CUDA are: each has a folder in the namespace `nvidia`."""
+    """The folders of PyPI's packages of CUDA, which are in the namespace `nvidia`."""
     spec = importlib.util.find_spec("nvidia")
     roots = list(spec.submodule_search_locations or []) if spec else []
     return [folder for root in roots for folder in sorted(Path(root).iterdir()) if folder.is_dir()]

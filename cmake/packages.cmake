@@ -3,7 +3,7 @@
 #   libcecl-mpi0.3  libcecl_mpi.so.0.3, where the build has MPI
 #   libcecl-dev     headers, CMake and pkg-config files, links for linkers
 #   cecl-tools      cecl-run with the library in NCCL's place, cecl_info, cecl_perf and the other tools
-# The first two carry the version of their SONAME in their names, as Debian has it.
+# The first two have the version of their SONAME in their names, as in Debian.
 set(soname ${CECL_SOVERSION})
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME cecl)
@@ -22,8 +22,8 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
 
-# cecl_package(COMPONENT NAME SECTION TEXT): a package, with the files that each must have. CPack gives all
-# of them the project's description as their first line.
+# cecl_package(COMPONENT NAME SECTION TEXT): a package, with the files that every package must have. TEXT is its
+# description after the first line, for which CPack takes the project's description.
 set(package_folder ${PROJECT_BINARY_DIR}/packages)
 string(TIMESTAMP package_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 file(WRITE ${package_folder}/changelog "cecl (${PROJECT_VERSION}) unstable; urgency=medium
@@ -41,7 +41,7 @@ License: Apache-2.0
  On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0.
 ")
 find_program(PACKAGE_GZIP gzip)
-if(PACKAGE_GZIP) # without a date in it, so that equal builds give equal packages
+if(PACKAGE_GZIP) # -n: no date, so that equal builds give equal packages
   execute_process(COMMAND ${PACKAGE_GZIP} -9nkf ${package_folder}/changelog)
 endif()
 macro(cecl_package component name section text)
@@ -55,8 +55,8 @@ macro(cecl_package component name section text)
           COMPONENT ${component} EXCLUDE_FROM_ALL OPTIONAL)
 endmacro()
 
-# cecl_library_package(COMPONENT LIBRARY NAME): has the loader's cache made anew, and tells which package
-# others need that link the library.
+# cecl_library_package(COMPONENT LIBRARY NAME): installing the package renews the loader's cache, and packages that
+# link LIBRARY learn which package they need.
 macro(cecl_library_package component library name)
   string(TOUPPER ${component} upper)
   file(WRITE ${package_folder}/${name}/triggers "activate-noawait ldconfig\n")

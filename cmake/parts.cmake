@@ -1,4 +1,4 @@
-# Finds the optional parts. CECL_<part> = AUTO takes what is there, ON fails without it.
+# Finds the optional parts. CECL_<part> = AUTO takes a part if it is there; ON fails without it.
 
 function(part_missing part)
   if(CECL_${part} STREQUAL "ON")
@@ -6,22 +6,23 @@ function(part_missing part)
   endif()
 endfunction()
 
-# The library needs CUDA's headers and a compiler for its kernels: nvcc, or NVRTC among Python's packages.
-# Tests, examples and benchmarks of CUDA need a whole toolkit, with cuBLAS: CECL_TOOLKIT_ENABLED.
+# The library needs CUDA's headers and a compiler for its kernels: nvcc, or NVRTC from Python's packages. Tests,
+# examples and benchmarks of CUDA need a whole toolkit, with cuBLAS (CECL_TOOLKIT_ENABLED).
 set(CECL_CUDA_ENABLED OFF)
 set(CECL_TOOLKIT_ENABLED OFF)
 if(NOT CECL_CUDA STREQUAL "OFF" AND NOT CECL_KERNELS STREQUAL "nvrtc")
   include(CheckLanguage)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual) # of examples and tests
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual) # for examples and tests
   endif()
-  # CMake 3.25.1 (Debian 12) stops where CUDA 13 has no nvToolsExt, if the project asks for CMake 3.25.
+  # CMake 3.25.1 (Debian 12) fails where CUDA 13 has no nvToolsExt, unless the project asks for an older CMake than
+  # 3.25.
   set(minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})
   set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
   find_package(CUDAToolkit QUIET)
   set(CMAKE_MINIMUM_REQUIRED_VERSION ${minimum})
   if(NOT CMAKE_CUDA_COMPILER)
-    unset(CMAKE_CUDA_COMPILER CACHE) # looked for anew: it may have been installed since
+    unset(CMAKE_CUDA_COMPILER CACHE) # searched again, because it may have been installed since
     if(CUDAToolkit_NVCC_EXECUTABLE AND NOT DEFINED ENV{CUDACXX})
       set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE}) # nvcc need not be on PATH
     endif()

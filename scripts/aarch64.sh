@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the unit tests, and four ranks of a wheel, as on aarch64, under QEMU's emulator: aarch64.sh [WHEEL], or
-# aarch64.sh --build, which only builds. Kernels and GPUs have no part in it. On Debian, as root, it installs what it
-# needs, also packages of the architecture arm64.
+# aarch64.sh [WHEEL]: runs the unit tests, and four ranks of a wheel, as on aarch64, under QEMU's emulator, without
+# kernels and GPUs. aarch64.sh --build only builds. On Debian, as root, it installs what it needs, also packages of
+# the architecture arm64.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 cd -- "$root"
@@ -11,12 +11,12 @@ folder=build/aarch64
 emulator=(qemu-aarch64-static -L /)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-# Left out are tests that kill, stop or fork ranks or look at the mappings of a process: QEMU does this differently from
-# Linux, or slowly.
+# Tests that kill, stop or fork ranks, or look at a process's mappings, are left out: QEMU does this differently
+# from Linux, or slowly.
 tests=(bench blocks boot_mesh boot_tcp boot_trouble check_threads closing error flags frames history host_graph host_small
     host_stream host_words hosts launch lifeline model number one_sided_failure peer_table rank_words refusals registry
     settings siphash splits_behind splits_torch steady_state tuning turns waits)
-# The emulator takes half of its time for these. .ci/nightly runs them.
+# These take half of the emulator's time, so only .ci/nightly runs them.
 [ "${CECL_TEST_SHARE:=4}" != 1 ] || tests+=(check_says graphs_end machine posts reduce_host shared_gpu small_host)
 export CECL_TEST_SHARE
 

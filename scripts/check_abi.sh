@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Fails if the library's binary interface breaks programs that were built with the last release: a function or a field
-# is gone or changed. Additions are fine, and so is a change that raises the number in libcecl.so.N (before 1.0: 0.N).
-# check_abi.sh LIBRARY [--renew]
-# abi/libcecl.abi describes the last release; --renew writes it anew, at a release (CONTRIBUTING.md). It takes the
-# file of the last tag vX.Y.Z, or the one in this checkout if git knows no tag.
+# check_abi.sh LIBRARY [--renew]: fails if the library's binary interface breaks programs that were built with the
+# last release, because a function or a field is gone or has changed. Additions are fine, and so is a change that
+# raises the number in libcecl.so.N (before 1.0: 0.N). abi/libcecl.abi describes the last release; at a release
+# --renew writes it again (CONTRIBUTING.md). The check takes this file from the last tag vX.Y.Z, or from this
+# checkout if git has no such tag.
 set -euo pipefail
 library=$1
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 file=abi/libcecl.abi
 command -v abidw >/dev/null || { echo "skipped: no abidw and abidiff (Debian: abigail-tools)"; exit 77; }
-# Describes only the header's types, without source locations.
+# Describes the header's types only, without source locations.
 describe() {
     abidw --headers-dir "$root/include/cecl" --drop-private-types --exported-interfaces-only --no-show-locs --no-corpus-path \
         --no-comp-dir-path --no-architecture "$library"

@@ -3,8 +3,8 @@
 
     check_circles.py BUILD    a build of cecl; with CUDA, so that all files are in it
 
-A circle is a set of files, each of which reaches every other one by calls or by data that it uses. It is
-read from the objects, with nm. Files that call each other cannot be understood, or tested, one by one.
+In a circle, each file reaches every other one by calls or by data that it uses; nm shows this in the
+objects. Files that call each other cannot be understood, or tested, one by one.
 """
 import collections
 import os
@@ -15,7 +15,7 @@ MOST = 3
 
 
 def symbols(obj):
-    """What an object defines for others, and what it uses of others."""
+    """The symbols that an object defines for others, and those that it uses of others."""
     defined, used = set(), set()
     out = subprocess.run(["nm", "--format=posix", obj], capture_output=True, text=True, check=True)
     for line in out.stdout.splitlines():
@@ -28,8 +28,7 @@ def symbols(obj):
 
 
 def objects(build):
-    """The objects of the libraries, by the names of their sources. An old build may hold objects of
-    sources that are gone."""
+    """The libraries' objects, by the names of their sources. Objects of sources that are gone do not count."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "src")
     found = {}
     for library in ("cecl_core", "cecl_nccl", "cecl_nccl_objects"):

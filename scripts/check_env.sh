@@ -1,7 +1,6 @@
 #!/bin/sh
-# Fails when docs/env.md differs from the library's table of settings. Also fails when CMake, a test or a
-# script uses a variable CECL_... that src/util/settings.h does not name: the library would warn of it.
-# check_env.sh CECL_INFO
+# check_env.sh CECL_INFO: fails if docs/env.md differs from the library's table of settings, or if CMake, a test or
+# a script uses a variable CECL_... that src/util/settings.h does not name: the library would warn of it.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 "$1" --markdown | diff -u "$root/docs/env.md" - || {
@@ -15,7 +14,7 @@ names=$({
     grep -rhoE --include=CMakeLists.txt --include='*.cmake' \
         '(option|set|find_program|find_path|find_library)\(CECL_[A-Z_]*.*' \
         CMakeLists.txt cmake tests bench examples |
-        grep -E 'option\(|find_|CACHE' | grep -oE 'CECL_[A-Z_]*' # such a line has no other name
+        grep -E 'option\(|find_|CACHE' | grep -oE 'CECL_[A-Z_]*' # such a line has no other name of this form
     grep -rhoE --include='*.c' --include='*.cu' 'getenv\("CECL_[A-Z_]*"' tests bench examples
     grep -rhoE '\$\{CECL_[A-Z_]*' scripts
 } | grep -oE 'CECL_[A-Z_]+' | sort -u)

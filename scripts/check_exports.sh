@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Fails when a shared library does not export exactly the functions of its public header, or the names
-# of a list (src/nccl/names.h), each of them also with a p in front.
-# check_exports.sh LIBRARY HEADER [NAME ...]   NAME: also exported, for another library of cecl
+# check_exports.sh LIBRARY HEADER [NAME ...]: fails unless a shared library exports exactly these names: the
+# functions of its public header, or the functions in a list (src/nccl/names.h), each also with a p in front; and
+# each NAME, which another library of cecl needs.
 set -euo pipefail
 library=$1 header=$2
 shift 2
 exported=$(nm -D --defined-only "$library" | awk '{ print $3 }' | sort)
 public=$({
-    # the name may begin the next line
+    # the function's name may be on the next line
     sed -n -e '/^CECL_API.*ceclResult_t$/{N;s/\n/ /}' -e 's/^CECL_API.*\b\(cecl[A-Za-z]*\)(.*/\1/p' "$header"
     sed -n 's/^ *\(COUNTED\|FOLLOWED\|JUMP\)(\(nccl[A-Za-z0-9]*\).*/\2\np\2/p' "$header"
     [ $# -eq 0 ] || printf '%s\n' "$@"

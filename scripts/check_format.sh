@@ -2,8 +2,8 @@
 # Fails when clang-format would change a source file. With --fix, clang-format rewrites the files.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-# The files are found without git: in a checkout that git does not trust, its list is empty, and the
-# check would pass.
+# The files are not listed by git: in a checkout that git does not trust its list is empty, and the check would
+# pass.
 mapfile -t files < <(find include src tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
 [ ${#files[@]} -gt 0 ] || { echo "no source file was found"; exit 1; }
 if [ "${1:-}" = --fix ]; then

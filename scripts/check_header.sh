@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fails when a public function's comment leaves out one of: collective or local, threads, ownership,
-# errors. A comment may refer to another function's instead ("see ceclX", "as ceclX").
-# check_header.sh [HEADER ...]   default: all public headers
+# check_header.sh [HEADER ...] (default: all public headers): fails if the comment of a public function lacks one
+# of: collective or local, threads, ownership, errors. A comment may refer to that of another function ("see ceclX",
+# "as ceclX").
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 [ $# -gt 0 ] || set -- "$root"/include/cecl/*.h

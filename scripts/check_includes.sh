@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Fails when an include between folders of src runs up: a file may include its own folder, and
-# folders before it in this list. The folder of the library in NCCL's place, src/nccl, includes
-# itself and src/util alone, and no other folder includes it. docs/architecture.md says
-# what each folder is.
+# Fails if an include between folders of src goes up: a file may include its own folder, and folders before it in
+# the list below. src/nccl, the library in NCCL's place, includes only itself and src/util, and no other folder
+# includes it. docs/architecture.md describes the folders.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 order=(util sm boot device alloc plan net flags ce comm launch api nccl)
@@ -19,7 +18,7 @@ rank_of() {
     exit 1
 }
 
-# may_include FOLDER OTHER
+# may_include FOLDER OTHER: whether files of FOLDER may include files of OTHER
 may_include() {
     case $1 in
     nccl) [ "$2" = nccl ] || [ "$2" = util ] ;;

@@ -1,7 +1,6 @@
 #!/bin/sh
-# Fails when a version differs from that of cecl.h: in CHANGELOG.md, in what a build says and installs, in the
-# Python package's rule, or in the tag of this commit.
-# check_version.sh BUILD
+# check_version.sh BUILD: fails if a version differs from that of cecl.h: in CHANGELOG.md, in what a build says and
+# installs, in the Python package's rule, or in the tag of this commit.
 set -eu
 build=$1
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -12,12 +11,12 @@ part() {
 version=$(part MAJOR).$(part MINOR).$(part PATCH)
 wrong=0
 
-# is WHERE FOUND
+# is WHERE FOUND: the version FOUND must be that of cecl.h
 is() {
     [ "$2" = "$version" ] || { echo "$1: version '$2', cecl.h has '$version'" && wrong=1; }
 }
 
-# The newest heading that has a number; "Unreleased" may come before it.
+# The newest heading with a number; "Unreleased" may come before it.
 is CHANGELOG.md "$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' "$root/CHANGELOG.md" | head -n 1)"
 is cecl.pc "$(sed -n 's/^Version: //p' "$build/cecl.pc")"
 is cecl-config-version.cmake \

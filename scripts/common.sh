@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the scripts in this folder share: lists of Debian packages, the number of parallel jobs, and a
-# build that prints only when it fails. They source this file, and set `root` before.
+# What the scripts of this folder share: lists of Debian packages, the number of parallel jobs, and a build that
+# prints only if it fails. They set `root` and source this file.
 
 build_packages=(gcc g++ libc6-dev make cmake pkg-config binutils
     libopenmpi-dev openmpi-bin)
@@ -9,29 +9,29 @@ test_packages=("${build_packages[@]}" libcmocka-dev python3)
 ci_packages=("${test_packages[@]}" clang clang-format libclang-rt-dev ninja-build spin python3-venv
     abigail-tools lintian dpkg-dev help2man valgrind mold)
 
-# Starts ranks on this machine, more than it has cores if need be: "${mpi_run[@]}" -n RANKS COMMAND.
-# Open MPI refuses root unless both variables are set; other users are not affected by them.
-# All ranks run here, so nothing needs a remote shell; but Open MPI does not start where it finds none.
+# "${mpi_run[@]}" -n RANKS COMMAND starts ranks on this machine, also more than it has cores. Open MPI refuses root
+# unless both variables are set; they do not affect other users. It also needs a remote shell to start, although all
+# ranks run here.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 command -v ssh >/dev/null || command -v rsh >/dev/null || export OMPI_MCA_plm_rsh_agent=${OMPI_MCA_plm_rsh_agent:-sh}
 # shellcheck disable=SC2034 # demo.sh's
 mpi_run=(mpirun --oversubscribe --bind-to none --mca btl "self,vader")
 
-# One job for each processor, at most 8: more compilers only cost memory.
+# One job for each processor, but at most 8, because more compilers only need more memory.
 jobs=$(nproc)
 [ "$jobs" -le 8 ] || jobs=8
-# More test jobs, because tests wait (for peers, processes and time limits) more than they compute. A
-# test's PROCESSORS says how many of them it counts as (cecl_ranks_take in tests/CMakeLists.txt).
+# There are more test jobs, because tests mostly wait: for peers, processes and time limits. A test's PROCESSORS
+# says how many jobs it counts as (cecl_ranks_take in tests/CMakeLists.txt).
 # shellcheck disable=SC2034 # test.sh's and sanitize.sh's
 test_jobs=$((6 * jobs))
 
 # Make starts CMake for each object and each target; Ninja does not.
 if command -v ninja >/dev/null; then
-    export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja} # of new build folders; older ones keep theirs
+    export CMAKE_GENERATOR=${CMAKE_GENERATOR:-Ninja} # for new build folders; older ones keep theirs
 fi
 
-# build DIR CMAKE_OPTION...: configures and builds in DIR; the targets in the array `targets`, if it is set.
-# Prints the end of the log if that fails.
+# build DIR CMAKE_OPTION...: configures and builds in DIR, only the targets in the array `targets` if that is set.
+# Prints the log's end if that fails.
 build() {
     local dir=$1
     shift
@@ -44,7 +44,7 @@ build() {
     fi
 }
 
-# built_with PART DIR: whether the build in DIR has PART, which is CUDA, toolkit, MPI or NCCL.
+# built_with PART DIR: whether the build in DIR has PART: CUDA, toolkit, MPI or NCCL.
 built_with() {
     grep -q "^-- cecl .*$1 ON" "$2/build.log"
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs cecl_perf of two builds in turn and compares their times: before and after a change.
     compare_builds.py BEFORE AFTER [--rounds N] [--ranks N] [--case "OPTIONS OF cecl_perf"]... [-- MPIRUN...]
-BEFORE and AFTER are folders with cecl_perf in bench/. A round runs each case once with each build; which build
-comes first changes from round to round, because a GPU gets slower as it warms up. (Times of one build may differ by
-10 % from process to process.) Prints each case's medians, and the mean of after / before with its 95 % interval.
+BEFORE and AFTER are folders with cecl_perf in bench/. A round runs each case once with each build. The builds take
+turns in being first, because a GPU gets slower as it warms up. (Times of one build may differ by 10 % between
+processes.) Prints each case's medians, and the mean of after / before with its 95 % interval.
 Without --case: all-gather, all-to-all, all-reduce and reduce-scatter of 4 KiB, 1 MiB and 64 MiB a rank, in memory of
 ceclMemAlloc ("cecl") and of malloc (on GPUs cudaMalloc). A case has a line for each of its sizes, placements and sides.
 Ends with 1 if a run failed, if the builds measured different things, or if no case ran."""
@@ -42,7 +42,7 @@ def times_of(build, case, mpirun):
         return {(row["bytes"], "in" if row["in_place"] else "out", side): us for row in rows for side, us in row["us"].items()}
 
 
-# Student's t for 95 %, by the number of rounds; for more rounds the last one is a little too wide.
+# Student's t for 95 %, by the number of rounds. For more rounds the last value gives a slightly too wide interval.
 STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
 
 

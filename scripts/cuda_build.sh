@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Compiles the library with CUDA, and the programs that use CUDA or NCCL themselves. Fails if something does not
-# compile, if files of the library call each other in circles, or if a kernel is missing. Kernels are compiled
-# for one architecture, unless test.sh's build has compiled the same sources with the same nvcc. Nothing helps
-# the compiler to find headers: nccl.h lies in a folder of its own, no variable names a folder, PATH has no
-# nvcc, and gcc does not search /usr/local/include, where some machines have links to CUDA's headers.
-# A GPU is not needed. NVIDIA's packages on PyPI serve if no CUDA toolkit or no nccl.h is installed. If these
-# cannot be installed, the script says so, compiles nothing, and exits with 77.
+# compile, if files of the library call each other in circles, or if a kernel is missing. Kernels are compiled for
+# one architecture, or taken from test.sh's build if it has compiled the same sources with the same nvcc.
+#
+# The compiler must find headers by CMake's options alone: nccl.h lies in a folder of its own, no variable names a
+# folder, PATH has no nvcc, and gcc does not search /usr/local/include, where some machines have links to CUDA's
+# headers. No GPU is needed. Without a CUDA toolkit or nccl.h, NVIDIA's packages from PyPI are installed. If that
+# fails, the script says so, compiles nothing, and exits with 77.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/cuda
@@ -15,15 +16,15 @@ python=$root/build/cuda_toolkit
 packages=("nvidia-cuda-nvcc==13.0.*" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-crt==13.0.*"
     "nvidia-nvvm==13.0.*" "nvidia-cuda-cccl==13.0.*" "nvidia-nvtx==13.0.*" "nvidia-cublas==13.0.*")
 
-# from_pypi PACKAGE...: installs them, and prints the folder that all of NVIDIA's packages share.
+# from_pypi PACKAGE...: installs the packages, and prints the folder that all of NVIDIA's packages share.
 from_pypi() {
     [ -x "$python/bin/pip" ] || python3 -m venv "$python" || return 1
     "$python/bin/pip" install -q "$@" >&2 || return 1
     "$python/bin/python3" -c 'import nvidia; print(list(nvidia.__path__)[0])'
 }
 
-# Makes a toolkit of PyPI's packages and prints its folder. CMake looks for libraries in lib64, under names without a
-# version. The packages have neither, so links stand in for them.
+# Makes a toolkit of PyPI's packages, and prints its folder. CMake looks for libraries in lib64, by names without a
+# version; the packages have neither, so links are made.
 toolkit_from_pypi() {
     local folder library
     folder=$(from_pypi "${packages[@]}")/cu13 || return 1
@@ -34,7 +35,7 @@ toolkit_from_pypi() {
     echo "$folder"
 }
 
-# Prints CMake's options for a nccl.h that has no other header of CUDA beside it.
+# Prints CMake's options for a nccl.h without CUDA's other headers beside it.
 nccl_alone() {
     local header folder
     for header in /usr/include/nccl.h /usr/local/cuda/include/nccl.h; do
@@ -49,14 +50,14 @@ nccl_alone() {
     echo "-DNCCL_INCLUDE_DIR=$folder/include -DNCCL_LIBRARY=$folder/lib/libnccl.so.2"
 }
 
-# Prints flags with which gcc searches its usual folders for headers, except /usr/local/include.
+# Prints flags with which gcc searches its usual folders for headers, but not /usr/local/include.
 no_local_headers() {
     gcc -xc -E -v /dev/null 2>&1 | sed -n '/^#include </,/^End of/s/^ //p' | grep -v '^/usr/local/include$' |
         sed 's/^/-isystem /' | paste -sd ' ' | sed 's/^/-nostdinc /'
 }
 
-# kernels_of_tests NVCC: prints CMake's option for the folder of kernels that test.sh's build has; empty if they are not
-# complete and new. A library that has them is newer than they are.
+# kernels_of_tests NVCC: prints CMake's option for the kernels of test.sh's build, or nothing if they are incomplete
+# or old. If that build has all of them, its library is newer than they are.
 kernels_of_tests() {
     local tests=$root/build/test wanted folder=
     wanted=$(printf 'nvcc\n%s\n90-real' "$("$1" --version | sed -n 's/.*, V\([0-9.]*\)$/\1/p')")
@@ -67,7 +68,7 @@ kernels_of_tests() {
     echo "-DCECL_KERNEL_FOLDER=$folder"
 }
 
-# wheel.sh compiles the kernels for all GPUs
+# .ci/nightly builds the wheel, which has the kernels for all GPUs
 options=(-DCECL_CUDA=ON -DCECL_KERNELS=nvcc -DCECL_ARCHITECTURES=90-real -DCECL_BASELINE_NCCL=ON -DCECL_WERROR=ON)
 targets=(cecl cecl_nccl cecl_perf cecl_zerosm cecl_reduce_perf cecl_small_perf cecl_overlap example_one_shot_all_reduce
     example_fsdp_loop_cuda example_fsdp_train example_matmul multi_helpers nccl_abi_check test_nvtx test_images

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows cecl at work: installs missing packages, builds, and runs two examples. They are a forward pass
-# that prefetches layers, and a sharded training that learns a text. They run on
-# all GPUs of the machine, or on 4 ranks on the CPU. Arguments go to the training (--help).
+# Shows cecl at work: installs missing packages, builds, and runs two examples, a forward pass that prefetches
+# layers, and a sharded training that learns a text. They run on all GPUs of the machine, or on 4 ranks on the CPU.
+# Arguments go to the training (--help).
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/demo
@@ -44,7 +44,7 @@ printf '\n== 2. A training: the same in forward and backward passes\n\n'
 
 loss=$(sed -n 's/.*first -> last step *\([0-9.]*\) -> \([0-9.]*\) .*/from \1 to \2/p' "$log")
 waited=$(sed -n 's/.*waiting for communication .* \([0-9.]* %\) of a step.*/\1/p' "$log")
-[ -n "$loss" ] || exit 0 # --help: nothing was trained
+[ -n "$loss" ] || exit 0 # after --help nothing was trained
 printf '\nShown: %d ranks with 1/%d of the parameters each computed the same bits as a rank that has them\n' \
     "$ranks" "$ranks"
 printf 'all, and trained a network whose loss fell %s, while cecl fetched each layer\n' "$loss"

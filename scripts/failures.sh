@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Shows once more what failed, because CI may show only the end of a long log.
-# failures.sh [LOG]   default: standard input. What `ctest --output-on-failure` printed, or several such logs
-# and outputs of other commands, each after a line "=== PART". For each failed test, prints its part and
-# its name, then the last lines of its output; for a part without a failed test, its own last lines.
-# All together are at most about 100 lines, and at most 30 for each test.
+# failures.sh [LOG] (default: standard input): shows again what failed, because CI may show only the end of a long
+# log. LOG is what `ctest --output-on-failure` printed, or several such logs and outputs of other commands, each
+# after a line "=== PART". For each failed test, prints its part, its name and the last lines of its output; for a
+# part without a failed test, its own last lines: at most 30 lines for each, and about 100 in all.
 set -euo pipefail
 awk '
     function begin(title) { titles[++count] = title; length_of[count] = 0 }
     function add(line) { lines[count, ++length_of[count]] = line }
-    # A part counts as a failure of its own until one of its tests is found to have failed.
+    # A part counts as a failure until one of its tests is found to have failed, which then counts instead.
     /^=== / { part = substr($0, 5); begin(part); keeps = 1; is_whole = 1; next }
     /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
         if (/ Passed / || /\*\*\*Skipped/) { keeps = is_whole; next }
@@ -23,7 +22,7 @@ awk '
         next
     }
     /^ *Start +[0-9]+: / || /^[0-9]+% tests passed, / { keeps = is_whole; next }
-    # What cmocka prints is left out, except failures.
+    # Of what cmocka prints, only failures are kept.
     /^$/ || /^\[ RUN |^\[ +OK \]|^\[==|^\[ +PASSED/ { next }
     keeps && count { add($0) }
     END {

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Does what README tells a new user of a machine with GPUs to do, word for word, in a clean copy of these sources
-# and with nothing exported. Ends with one table, and with 1 if anything was wrong. What is skipped is no success:
-# the table says why.
+# Does what README tells a new user with GPUs to do, word for word, in a clean copy of these sources and with
+# nothing exported. Ends with a table, and with 1 if anything was wrong. A skipped step is no success: the table has
+# the reason.
 #
 #     fresh_gpu.sh [--deb FOLDER] [--wheels FOLDER] [STEP ...]
 #
-# --deb       unpacks Debian packages from there first (as root), on machines that cannot install any
+# --deb       unpacks the Debian packages of FOLDER first (as root), for machines that cannot install any
 # --wheels    Python packages that building the wheel needs, on machines that do not reach PyPI
 # STEP        demo, program, wheel, tests; without one, all
 #
-# Of the environment remain HOME, the PATH of a login shell, and NCCL_*. The folder of `python3` is put before PATH,
-# because that is what a user does who works in a virtual environment.
+# The environment keeps only HOME, the PATH of a login shell, and NCCL_*. The folder of `python3` comes before PATH,
+# as for a user who works in a virtual environment.
 set -uo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 steps=() deb='' wheels=''
@@ -37,8 +37,7 @@ trap 'rm -rf "$scratch"' EXIT
 copy=$scratch/cecl
 mkdir "$copy"
 
-# Copies the files that a clone has, with changes that are not committed; without git all files but those that
-# builds leave.
+# Copies what a clone has, and changes that are not committed; without git, all files but those that builds leave.
 if git -C "$root" ls-files --error-unmatch README.md >/dev/null 2>&1; then
     commit=$(git -C "$root" describe --always --dirty)
     (cd "$root" && git ls-files -z --cached --others --exclude-standard |
@@ -61,12 +60,12 @@ clean=(HOME="$HOME" PATH="$search")
 while IFS= read -r -d '' variable; do
     [[ $variable != NCCL_* ]] || clean+=("$variable")
 done < <(env -0)
-# On some machines only this variable tells the loader where the driver's libraries are.
+# On some machines the loader finds the driver's libraries only by this variable.
 if [ -n "${LD_LIBRARY_PATH:-}" ] && ! ldconfig -p | grep -q 'libcuda\.so\.1 '; then
     clean+=(LD_LIBRARY_PATH="$LD_LIBRARY_PATH")
 fi
 
-# README's mpirun line needs what the machine's MPI needs: without ssh Open MPI starts only if it is told another shell.
+# README's mpirun line needs the same here: without ssh Open MPI starts only if it is told another shell.
 if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
     echo "fresh_gpu.sh: no ssh here, which Open MPI expects: OMPI_MCA_plm_rsh_agent=sh is set"
     clean+=(OMPI_MCA_plm_rsh_agent=sh)
@@ -83,13 +82,13 @@ skip() { # STEP REASON
     row 0 skipped "$1: $2"
 }
 
-# inside COMMAND: runs it in the copy with the clean environment.
+# inside COMMAND: runs it in the copy, in the clean environment.
 inside() {
     (cd "$copy" && env -i "${clean[@]}" bash -c "$1") 2>&1
 }
 
-# try NAME COMMAND WANTED [UNWANTED]: right if the command ends with 0, its output has a line for each line of WANTED,
-# and none that matches UNWANTED.
+# try NAME COMMAND WANTED [UNWANTED]: COMMAND must end with 0, and its output must have a line for each line of
+# WANTED, and none that matches UNWANTED.
 try() {
     local begin=$SECONDS status=0 pattern
     printf '=== %s\n' "$2"
@@ -111,7 +110,7 @@ try() {
     return 1
 }
 
-# readme WORDS: README's line of commands that begins so, without its comment.
+# readme WORDS: the command in README that begins with these words, without its comment.
 readme() {
     local line
     line=$(grep -m 1 -- "^    $1" "$copy/README.md" | sed 's/^ *//; s/ *#.*//')
@@ -131,7 +130,7 @@ program() {
         try "the first program, $gpus ranks" "CECL_DEVICE=cuda ${run/-n 4/-n $gpus}" "^rank 0 of $gpus: .* 0 wrong" "[1-9][0-9]* wrong"
 }
 
-# A short training: a sharded layer is gathered and its gradient scattered, with exact numbers.
+# Writes a short training: a sharded layer is gathered, and its gradient scattered, with exact numbers.
 write_train() {
     cat >"$copy/train.py" <<'EOF'
 import os

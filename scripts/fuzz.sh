@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Builds the fuzzers with clang's libFuzzer, and runs each from its corpus for a while, two at a time.
-# fuzz.sh [--build] [--seed N] [SECONDS] [NAME...]   default: another seed in each run; 20 seconds each; all
-# fuzzers of tests/fuzz; --build: builds, and runs nothing
-# An input that ends a run is kept in build/fuzz, and the command that repeats it is printed. New inputs
-# that reach new code are in build/fuzz/new/NAME.
+# fuzz.sh [--build] [--seed N] [SECONDS] [NAME...]: builds the fuzzers with clang's libFuzzer, and runs each from
+# its corpus for SECONDS (20), two at a time. Default: a new seed in each run, and all fuzzers of tests/fuzz.
+# --build: only builds. An input that ends a run stays in build/fuzz, and the command that repeats it is printed.
+# Inputs that reach new code are in build/fuzz/new/NAME.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
 . "$root/scripts/common.sh"
-seed=0 # libFuzzer draws one
+seed=0 # 0: libFuzzer draws one
 only_build=0
 if [ "${1-}" = --build ]; then
     only_build=1
@@ -30,8 +29,7 @@ build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang -DCECL
     -DCECL_BENCH=OFF -DCECL_EXAMPLES=OFF
 [ $only_build = 0 ] || exit 0
 
-# run NAME: one fuzzer. A run of one input that takes 150 s has found an endless wait: the library's time
-# limits are 60 s.
+# run NAME: runs one fuzzer. If an input takes 150 s, a wait has no end: the library's time limits are 60 s.
 run() {
     local name=$1 log=$build/$1.log found
     rm -rf "$build/new/$name" "$build/$name"-*

@@ -73,7 +73,7 @@ fi
 
 [ "$mode" != tests ] || exit $failed
 
-# ranks LOG PROGRAM OPTION...: a rank for each GPU.
+# ranks LOG PROGRAM OPTION...: runs a rank on each GPU.
 ranks() {
     local log=$1 program=$2
     shift 2
@@ -111,7 +111,7 @@ messages() {
         perf --op $op --memory malloc -b 4M -e 256M -f 4 -n 20 --rounds 9 --baseline nccl
     done
 }
-# Each side twice: eager, and captured. A graph has one call, or many small ones.
+# Each side is measured twice: eager, and captured. A graph has one call, or many small ones.
 graphs() {
     perf --op all_gather -b 4K -e 64M -f 4 -n 40 --rounds 9 --graph 1 --enqueue --baseline nccl,nccl-ce
     perf --op all_gather -b 1M -e 1M -n 64 --rounds 9 --graph 64 --in-place --baseline nccl,nccl-ce
@@ -122,14 +122,14 @@ puts() {
     perf --op put -b 256 -e 1M -f 4 -n 100 --rounds 9 --enqueue --baseline nccl
     perf --op put -b 4M -e 256M -f 4 -n 20 --rounds 9 --baseline nccl
 }
-# The largest size is that of 4,096 tokens of 7,168 bfloat16, each sent to 8 experts: 448 MiB a rank.
+# The largest size is 448 MiB a rank: 4,096 tokens of 7,168 bfloat16, each sent to 8 experts.
 splits() {
     local op
     for op in alltoallv_device dispatch combine; do
         CECL_SM_POLICY=allow perf --op $op --type bfloat16 -b 1M -e 448M -f 4 -n 20 --rounds 9 --baseline nccl
     done
 }
-# A stream that waits holds one of this many hardware queues.
+# There are only this many hardware queues; a waiting stream blocks one of them.
 queues() {
     local few
     for few in 32 1 32 1; do
@@ -137,7 +137,7 @@ queues() {
         CUDA_DEVICE_MAX_CONNECTIONS=$few overlap -b 64M -e 64M --rounds 7
     done
 }
-# tell NAME COMMAND...: one line that says how a command ended, and the end of its log if it failed.
+# tell NAME COMMAND...: prints one line on how the command ended, and the end of its log if it failed.
 tell() {
     local name=$1 start=$SECONDS
     shift

@@ -56,7 +56,7 @@ BEGAN = time.monotonic()
 
 
 class Wrong(Exception):
-    """What a part found wrong."""
+    """A part found something wrong; the text says what."""
 
 
 def need(condition, words):
@@ -90,7 +90,7 @@ def end(process):
 
 
 def run(command, environment, clock, log):
-    """Runs a command; its output goes to a file. Returns the output."""
+    """Runs a command. Returns its output, and keeps it in a file."""
     full = {**os.environ, **SHARING, "NCCL_NVLS_ENABLE": "0", "OMP_NUM_THREADS": "2", **environment}
     with open(log, "w+", encoding="utf-8") as file:
         print(" ".join(command), file=file, flush=True)
@@ -252,7 +252,8 @@ def part_late(args, clock):
 
 
 def nccl_tests(args, op, clock, name, *rest):
-    """One program under auto with trials, 2 ranks. Returns the output, and what --stats reports on communicators."""
+    """Runs a program of nccl-tests under auto with trials, with 2 ranks. Returns the output, and what --stats reports on
+    communicators."""
     stats = os.path.join(args.keep, f"{name}.stats")
     if os.path.exists(stats):
         os.remove(stats)
@@ -339,7 +340,7 @@ def part_jax_graphs(args, clock):
 
 
 def large_once(args, side, batch, number, clock):
-    """One run of a side: what fsdp2.py wrote, and what was decided."""
+    """Runs one side once. Returns what fsdp2.py wrote, and what was decided."""
     name = f"large_{batch}_{side}_{number}"
     result = os.path.join(args.keep, f"{name}.json")
     command = [*(auto(args) if side == "cecl" else []), sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -352,7 +353,7 @@ def large_once(args, side, batch, number, clock):
 
 
 def write_chart(args, batch, runs):
-    """Writes what docs/data keeps of a batch. Returns the median of each side, ms."""
+    """Writes what docs/data keeps of a batch size. Returns each side's median in ms."""
     kept = compare.chart(runs)
     times = {side: got["median"] for side, got in kept["step_ms"].items()}
     del kept["step_ms"]["no_bytes"]
@@ -378,7 +379,7 @@ def part_large(args, clock):
              f"losses within {loss:.1g}; {got['cecl'][-1][1] or 'no decision'}")
 
 
-# nccl-tests' reductions of bfloat16; the other programs move bytes
+# -d: reductions of bfloat16, as gradients are; programs that only move bytes are the same with any type
 ROW_SIZES = ("-b", "1K", "-e", "256M", "-f", "4", "-n", "20", "-w", "3", "-g", "1", "-d", "bfloat16")
 # Under auto cecl may serve calls of these programs. NCCL makes the other programs' calls on both sides.
 MAY_BE_SERVED = ("all_gather", "all_reduce", "reduce_scatter", "alltoall", "broadcast")
@@ -398,8 +399,8 @@ def time_rows(args, ranks, op, side, number, clock, times):
 
 
 def order_of(args):
-    """What runs, in order: [(round, ranks, program)]. First each program runs once. As far as time goes, other rounds
-    follow: first of the programs that cecl may serve, then of the others."""
+    """The runs in their order: [(round, ranks, program)]. First each program runs once. While there is time, other rounds
+    follow: first of programs that cecl may serve, then of the others."""
     def round_of(number, ops):
         return [(number, ranks, op) for ranks in args.ranks for op in ops]
     others = [op for op in (*COLLECTIVES, *MESSAGES) if op not in MAY_BE_SERVED]
@@ -409,8 +410,8 @@ def order_of(args):
 
 
 def against_nccl(sides, side):
-    """For each round, the time of `side` / the median of NCCL's times in the other rounds. For the side NCCL, these
-    ratios compare NCCL with itself."""
+    """For each round, the time of `side` divided by the median of NCCL's times in the other rounds. With NCCL as the side,
+    these ratios compare NCCL with itself."""
     found = []
     for number, us in sides[side].items():
         others = [other for at, other in sides["nccl"].items() if at != number] or list(sides["nccl"].values())
@@ -432,13 +433,13 @@ def ratio_of(sides):
 
 
 def is_clear(sides):
-    """Whether cecl's fastest run of all rounds takes more than MOST times NCCL's slowest. With 3 runs of each, two
-    sides of equal speed give this result once in 20 times."""
+    """Whether cecl's fastest run takes more than MOST times as long as NCCL's slowest. With 3 runs of each, two sides of
+    equal speed give this result once in 20 times."""
     return len(sides["nccl"]) >= ROW_ROUNDS and min(sides["cecl"].values()) > MOST * max(sides["nccl"].values())
 
 
 def note_rows(times):
-    """Notes, for each program, cecl against NCCL, and NCCL against itself, which shows how much processes differ."""
+    """Notes each program's times by cecl against NCCL's, and NCCL's against its own, which shows how much processes differ."""
     for ranks, op in dict.fromkeys((ranks, op) for ranks, op, _ in times):
         rows = [sides for (its_ranks, its, _), sides in times.items() if (its_ranks, its) == (ranks, op)]
         ratios = {side: [ratio for sides in rows for ratio in against_nccl(sides, side)] for side in ("cecl", "nccl")}
@@ -449,8 +450,8 @@ def note_rows(times):
 
 
 def note_worst(times):
-    """Notes each program's worst row that is clearly slower; if there is none, the row with the highest ratio of
-    medians. Returns the rows that are clearly slower."""
+    """Notes the worst of each program's rows that are clearly slower, or else the row with the highest ratio of medians.
+    Returns all rows that are clearly slower."""
     by_ratio = sorted(times, key=lambda row: ratio_of(times[row]))
     clear = [row for row in by_ratio if is_clear(times[row])]
     for row in {row[:2]: row for row in clear or by_ratio[-1:]}.values():
@@ -543,7 +544,7 @@ def set_gpus(args):
 
 
 def run_part(args, part):
-    """Whether all is right."""
+    """Runs a part. Returns whether all was right."""
     lacks = NEEDS.get(part)
     if lacks and not getattr(args, lacks):
         note(part, "skipped", f"it needs --{lacks.replace('_', '-')}")

@@ -1,8 +1,8 @@
 """Changes src/ (or tests/verify/) in one place at a time, and sees whether a test notices. mutate.sh calls it.
 
-A mutant is drawn from the lines that the tests run (coverage.json of coverage.sh; without it, from
-all lines inside functions). Comments, texts, and the arguments of messages are never changed. Each
-worker has a copy of the tree and a build of its own: nothing here touches the working tree.
+A mutant is drawn from the lines that the tests run (coverage.json of coverage.sh; without it, from all
+lines inside functions). Comments, texts and the arguments of messages never change. Each worker has a
+copy of the tree and a build of its own, so the working tree stays as it is.
 """
 import argparse
 import collections
@@ -26,8 +26,8 @@ WORK = os.path.join(ROOT, "build", "mutate")
 KNOWN = os.path.join(ROOT, "scripts", "mutants_known.txt")
 COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 
-# Which tests are likely to notice a change of a folder: ctest's names, as a regular expression.
-# They run first. Mutants that survive these run against all other tests.
+# Which tests are likely to notice a change of a folder: ctest's names, as a regular expression. They run first; mutants
+# that survive them run against all other tests.
 TESTS = {
     "util": "^test_(settings|siphash|failure|tuning|error|file|limits|forked|bad_input_3)$",
     "boot": "^(fuzz_corpus_(bootstrap|mesh)|test_(boot_.*|inbox|meeting|lifeline|(join|recovery|shrink|split)_3|"
@@ -63,7 +63,7 @@ Mutant = collections.namedtuple("Mutant", "file start end text kind")
 # ---- what may be changed
 
 def masked(source):
-    """The source, with blanks for comments, texts, the preprocessor's lines and messages."""
+    """The source, in which comments, texts, lines of the preprocessor and messages are blank."""
     def blank(match):
         return re.sub(r"[^\n]", " ", match.group())
     code = re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, source,
@@ -115,7 +115,7 @@ def conditions(code):
 
 
 def statements(code):
-    """Calls and assignments, whole."""
+    """Whole calls and assignments."""
     for m in re.finditer(r"^ +(?:\(void\)!?)?(?:\*+)?[\w.>\[\]-]+"
                          r"(?:\(|(?: [-+|&^*/]?= |\+\+;|--;))", code, re.M):
         first = m.start() + len(m.group()) - len(m.group().lstrip())
@@ -143,7 +143,7 @@ def returns(code):
 
 
 def mutants_of(file, source, is_run):
-    """All mutants of a file's lines that are run."""
+    """All mutants of those lines of a file that tests run."""
     code = masked(source)
     found = []
     for make in (swaps, constants, conditions, statements, returns):
@@ -165,7 +165,7 @@ def lines_run():
         files = json.load(f)["files"]
     lines = [(f["file"], l) for f in files for l in f["lines"] if not l.get("gcovr/noncode")]
     run = {(file, l["line_number"]) for file, l in lines if l["count"] > 0}
-    # A statement's later lines have no count of their own.
+    # Only the first line of a statement has a count.
     counted = {(file, l["line_number"]) for file, l in lines}
 
     def is_run(file, line):
@@ -194,7 +194,7 @@ def inside_functions(file, line):
 
 
 def draw(count, seed, under):
-    """Draws `count` mutants of as many places; the same seed and sources give the same ones."""
+    """Draws `count` mutants, each of another place. The same seed and sources give the same ones."""
     files = subprocess.run(["git", "-C", ROOT, "ls-files", "src", "tests/verify"],
                            capture_output=True, text=True, check=True).stdout.split()
     files = [f for f in files if f.endswith(".c") and f.startswith(under) and
@@ -240,13 +240,13 @@ def limits_of_a_sanitizer():
 
 
 def limits():
-    """Limits a test's process, because a mutant may allocate or compute forever."""
+    """Limits a test's process, because a mutant may allocate or compute without end."""
     limits_of_a_sanitizer()
     resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, 8 << 30))
 
 
 def end_orphans():
-    """Ends processes that tests left: they are this process's own children now."""
+    """Ends processes that tests left behind, which are children of this process now."""
     mine = os.getpid()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -260,7 +260,7 @@ def end_orphans():
 
 
 class Worker:
-    """A copy of the tree with a build. A process of its own runs it."""
+    """A copy of the tree and its build, in a process of its own."""
 
     def __init__(self, number, options):
         self.tree = os.path.join(WORK, "tree%d%s" % (number, options.sanitize))
@@ -282,7 +282,7 @@ class Worker:
                               stderr=subprocess.STDOUT, text=True, errors="replace", **more)
 
     def copy_tree(self):
-        """Copies the tree. Files that have not changed keep their times, so that little is built anew."""
+        """Copies the tree. Files that have not changed keep their times, so that little is built again."""
         files = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard", "-z"],
                                capture_output=True, text=True, check=True).stdout.split("\0")
         os.makedirs(self.build, exist_ok=True)
@@ -300,7 +300,7 @@ class Worker:
         return self.call(["cmake", "--build", self.build, "-j2"])
 
     def run(self, pattern):
-        """Runs tests. Returns None if all passed; otherwise how the first test that did not pass has ended."""
+        """Runs tests. Returns None if all passed, or how the first one that did not pass has ended."""
         out = self.call(["ctest", "--stop-on-failure", "-j2", "-R", pattern, "-E", LEFT_OUT,
                          "-L", self.labels], preexec_fn=self.limits).stdout
         end_orphans()
@@ -345,7 +345,7 @@ def work(number, todo, done, options):
 # ---- the report
 
 def known_mutants():
-    """(file, function, a part of the line, reason) of mutants that change nothing that counts."""
+    """The known mutants that change nothing that counts: (file, function, a part of the line, reason)."""
     rows = []
     with open(KNOWN) as f:
         for line in f:

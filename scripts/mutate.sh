@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Changes src/ in one place at a time, and says which changes no test notices: each of them is a hole in the
-# tests, or changes nothing that counts. scripts/mutants_known.txt lists known changes of the second kind.
-# Run it by hand: 60 mutants take about 8 minutes on 16 cores. Lines that no test runs are left out if
-# coverage.sh has run before. mutate.sh --help lists the options; the same --seed draws the same mutants.
+# Changes src/ in one place at a time, and says which changes no test notices: each is a hole in the tests, or
+# changes nothing that counts. scripts/mutants_known.txt lists those of the second kind. Run it by hand: 60 mutants
+# take about 8 minutes on 16 cores. After coverage.sh, lines that no test runs are left out. mutate.sh --help lists
+# the options; the same --seed draws the same mutants.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
 . "$root/scripts/common.sh"
 "$root/scripts/setup.sh" "${test_packages[@]}" git python3
 
-# The workers' first builds are alike.
+# The workers' first builds are the same.
 if command -v ccache >/dev/null; then
     export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1
     export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root/build/mutate}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds the Debian packages in build/packages, and checks them: no error of lintian, each file in one package,
-# and a program of MPI builds and runs with them. As root it installs them for that, and removes them again.
-# packages.sh [CMAKE_OPTION ...]
+# packages.sh [CMAKE_OPTION ...]: builds the Debian packages in build/packages, and checks them: lintian finds no
+# error, each file is in one package, and a program of MPI builds and runs with them. For that it installs them, if
+# it is root, and removes them again.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
@@ -31,7 +31,7 @@ scratch=$(mktemp -d)
 dpkg -i "${packages[@]}" >install.log 2>&1 || { cat install.log; exit 1; }
 read -ra flags < <(pkg-config --cflags --libs cecl_mpi)
 mpicc "$root/examples/allgather.c" "${flags[@]}" -o "$scratch/program"
-# not grep -q, which would end the pipe while ranks still write
+# grep -q would end the pipe while ranks still write
 CECL_DEVICE=host "${mpi_run[@]}" -n 3 "$scratch/program" | grep "rank 2 of 3: 12 numbers gathered, 0 wrong" >/dev/null
 (cd / && cecl-run true 2>&1 | grep "preloads .*cecl/libnccl.so.2" >/dev/null)
 echo "packages.sh: installed, a program built with them runs, and they are removed again"

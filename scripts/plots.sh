@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Draws docs/images from docs/data.
-# plots.sh [MEASURED]   MEASURED: a folder from which the files that docs/data/README.md names are copied first
-# PYTHON in the environment names a Python that has matplotlib.
+# plots.sh [MEASURED]: draws docs/images from docs/data. First copies the files that docs/data/README.md names from
+# the folder MEASURED, if it is given. PYTHON in the environment names a Python that has matplotlib.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 data=$root/docs/data images=$root/docs/images

@@ -17,9 +17,9 @@ if [ "${1:-}" = --build ]; then
 fi
 export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 CECL_TEST_SHARE=${CECL_TEST_SHARE:-4}
 export UBSAN_OPTIONS=print_stacktrace=1
-# Freed memory stays mapped for a while. 256 MiB of it, the default, would disturb tests that count mappings.
+# Freed memory stays mapped for a while: by default 256 MiB, which would disturb tests that count mappings.
 export ASAN_OPTIONS=quarantine_size_mb=64${ASAN_OPTIONS:+:$ASAN_OPTIONS}
-# Children of tests start threads of their own, also where a stream of the parent still has work.
+# Children of tests start threads, also while a stream of the parent still has work.
 export TSAN_OPTIONS=suppressions=$root/tests/tsan.supp:history_size=7:die_after_fork=0
 linker=() # mold links in a fifth of the time
 ! gcc -fuse-ld=mold -Wl,--version >/dev/null 2>&1 ||
@@ -29,8 +29,8 @@ for kind in ${1:-address thread}; do
     build=$root/build/$kind
     parts=()
     [ "$kind" != thread ] || parts=(-DCECL_MPI=OFF -DCECL_BENCH=OFF -DCECL_EXAMPLES=OFF)
-    # With -O1 and line numbers alone, compilers take half the time of -O2 -g. With -O1 they also give false warnings,
-    # so warnings are no errors here: test.sh and clang's build check them.
+    # With -O1 and only line numbers, compilers take half the time of -O2 -g. But -O1 gives false warnings, so
+    # warnings are no errors here; test.sh and clang's build check them.
     build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -g1 -DNDEBUG" \
         -DCECL_CUDA=OFF -DCECL_SANITIZE="$kind" -DCECL_TEST_RANKS=3 "${linker[@]}" "${parts[@]}"
     [ $only_build = 0 ] || continue

@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
-# Installs those of the named Debian packages that are missing: setup.sh PACKAGE ...
-# A package counts as installed if its commands are on PATH in a sufficient version, or its library can be
-# linked, wherever they come from: pip's cmake serves as Debian's does, and needs no network. Prints
-# nothing when nothing is missing. On other systems it only names the packages: CMake then finds what
-# they hold, or says what is missing.
+# setup.sh PACKAGE ...: installs those of these Debian packages that are missing. A package counts as installed if
+# its commands are on PATH in a sufficient version, or if its library can be linked, wherever they come from: pip's
+# cmake is as good as Debian's, and needs no network. Prints nothing if nothing is missing. On other systems it only
+# names the packages; CMake then finds what they contain, or says what is missing.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 clang_format=14 # the major version that formats the sources: other versions format differently
 scratch=
 trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
 
-# runs PROGRAM...: whether each starts; $said is the version that the last one prints.
+# runs PROGRAM...: whether each of them starts; $said is the version that the last one prints.
 runs() {
     local program
     for program in "$@"; do
@@ -23,8 +22,8 @@ least() {
     [[ $said =~ [0-9]+(\.[0-9]+)+ ]] && printf '%s\n' "$1" "${BASH_REMATCH[0]}" | sort -VC
 }
 
-# builds COMPILER HEADERS FLAGS...: whether a C program that includes HEADERS, one after the other, can be
-# compiled and linked.
+# builds COMPILER HEADERS FLAGS...: whether a C program that includes HEADERS in this order can be compiled and
+# linked.
 builds() {
     local compiler=$1 header
     [ -n "$scratch" ] || scratch=$(mktemp -d) || return 1
@@ -36,7 +35,7 @@ builds() {
     "$compiler" "$scratch/probe.c" -o "$scratch/probe" "$@" >/dev/null 2>&1
 }
 
-# links LIBRARY HEADERS: builds, with pkg-config's flags if it knows LIBRARY.
+# links LIBRARY HEADERS: as `builds`, with pkg-config's flags if it knows LIBRARY.
 links() {
     local flags
     flags=$(pkg-config --cflags --libs "$1" 2>/dev/null) || flags=-l$1
@@ -44,7 +43,7 @@ links() {
     builds gcc "$2" $flags
 }
 
-# serves PACKAGE: whether a program or library from elsewhere serves as PACKAGE.
+# serves PACKAGE: whether a program or library from elsewhere can take the place of PACKAGE.
 serves() {
     case $1 in
     mold | gcc | g++ | make | pkg-config | clang | python3) runs "$1" ;;
@@ -66,7 +65,7 @@ serves() {
 
 missing=()
 for package in "$@"; do
-    # `dpkg -s` would not do: it succeeds for a package that was removed and left its configuration.
+    # `dpkg -s` would not do: it also succeeds for a package that was removed but left its configuration.
     state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$state" = installed ] || serves "$package" || missing+=("$package")
 done
@@ -90,7 +89,7 @@ echo "Installing ${missing[*]} ..."
 [ -n "$scratch" ] || scratch=$(mktemp -d)
 log=$scratch/log
 
-# Tells what to do after apt-get failed. apt-get update may end with 0 though it fetched nothing.
+# Says what to do after apt-get failed. `apt-get update` may end with 0 although it fetched nothing.
 explain() {
     tail -n 20 "$log" >&2
     echo >&2
@@ -107,7 +106,7 @@ explain() {
     fi
 }
 
-# One unreachable list among several must not prevent an installation from the other lists.
+# If one of several lists cannot be fetched, packages must still be installed from the others.
 updated=0
 # Servers are sometimes slow, and another process may be installing.
 patience=(-o Acquire::Retries=5 -o DPkg::Lock::Timeout=300)

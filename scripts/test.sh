@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs missing packages, builds, and runs all tests. Without a GPU the GPU tests are skipped, and
-# listed with the reason. The last line is the verdict. Arguments go to ctest (-L unit, -R pool, ...). The
-# output of each run stays in build/test/logs.
-# Long random tests on the CPU run a quarter of their rounds; CECL_TEST_SHARE=1 runs all, as .ci/nightly does.
+# Installs missing packages, builds, and runs all tests. Without a GPU the GPU tests are skipped, and listed with
+# the reason. The last line is the verdict. Arguments go to ctest (-L unit, -R pool, ...). The output of each run
+# stays in build/test/logs. Long random tests on the CPU run a quarter of their rounds; CECL_TEST_SHARE=1 runs all,
+# as .ci/nightly does.
 set -euo pipefail
-minutes=6 # for the build and all tests, on 2 cores that have nothing else to do
+minutes=6 # that the build and all tests take, on 2 idle cores
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build/test
 # shellcheck source=scripts/common.sh
@@ -16,7 +16,7 @@ export CECL_TEST_SHARE=${CECL_TEST_SHARE:-4}
 # Without a GPU no kernel runs, so one architecture is enough.
 kernels=-DCECL_ARCHITECTURES=90-real
 ! nvidia-smi -L >/dev/null 2>&1 || kernels=-UCECL_ARCHITECTURES
-# Line numbers are all that a failed test needs; the compiler takes a seventh less time for them than for -g.
+# A failed test needs only line numbers, for which the compiler takes a seventh less time than for -g.
 build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" -DCECL_WERROR=ON \
     -DCECL_MPI=ON "$kernels" -DCECL_SOAK_SECONDS=$((60 / CECL_TEST_SHARE))
 grep '^-- cecl ' "$build/build.log"
@@ -27,12 +27,12 @@ status=0
 mkdir -p logs
 log=$build/logs/tests-$(date +%Y%m%d-%H%M%S).log
 ctest --output-on-failure -j"$test_jobs" "$@" | tee "$log" || status=$?
-# The verdict is computed now, because `ctest -N` below overwrites the log. It is printed at the end.
+# The verdict is computed now, because `ctest -N` below overwrites the log, and printed at the end.
 verdict=$("$root/scripts/verdict.sh" "$log" Testing/Temporary/LastTest.log) ||
     [ $status -ne 0 ] || status=1
 "$root/scripts/failures.sh" "$log"
 
-# For each label: how many of its tests passed, failed and were skipped.
+# For each label: how many tests passed, failed and were skipped.
 printf '\n%-8s %8s %8s %8s\n' label passed failed skipped
 for label in unit plan multi fault exhaust soak gpu; do
     ctest -N -L "^$label\$" | awk -v label="$label" '

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Puts runs of example_fsdp_train --json side by side: training_table.py OUT.json RUN.json ...
-Runs are given in the order in which they were made; a round is one run of each --comm. Ratios are of
-runs of one round. Writes OUT.json, which bench/plot.py draws, and prints a table."""
+Give the runs in the order in which they were made; a round is one run of each --comm. Ratios compare runs
+of the same round. Writes OUT.json, which bench/plot.py draws, and prints a table."""
 import json
 import statistics
 import sys
 
-# What all runs must have in common to be compared.
+# Runs can be compared only if these are equal.
 COMMON = ("device", "ranks", "prefetch", "layers", "width", "heads", "sequence", "batch",
           "parameters", "steps", "warm_up_steps")
 
 
 class Refused(Exception):
-    """The runs cannot be compared; the words say why."""
+    """The runs cannot be compared; the text says why."""
 
 
 def read(name):
@@ -27,7 +27,7 @@ def read(name):
 
 
 def sides_of(runs):
-    """{comm: [its run of each round]}, all of equal length."""
+    """{comm: [its run of each round]}; all lists have the same length."""
     sides = {}
     for run in runs:
         sides.setdefault(run["comm"], []).append(run)

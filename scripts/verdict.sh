@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Says how a run of ctest ended: why tests were skipped, which parts of tests that passed were
-# skipped, then one line as a verdict.
+# Says how a run of ctest ended: why tests were skipped, which parts of passed tests were skipped, and then one line
+# as the verdict.
 # verdict.sh OUTPUT LAST_TEST_LOG
 #   OUTPUT         what `ctest --output-on-failure` printed
 #   LAST_TEST_LOG  Testing/Temporary/LastTest.log of the same run: it has the skipped tests' reasons
@@ -22,8 +22,8 @@ awk -v kept="$1" '
             because[open] = last
         open = ""
     }
-    # Parts of a test that cmocka skipped: to ctest the test passes. Each rank prints the reason,
-    # and cmocka prints it again at the end.
+    # Parts of a test that cmocka skipped; for ctest the test has passed. Each rank prints the reason, and cmocka
+    # prints it again at the end.
     FILENAME != kept && /\[  SKIPPED \] [a-z_0-9]+$/ && !((name, $NF) in part) {
         part[name, $NF]
         if (!($NF in within)) {

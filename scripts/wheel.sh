@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the Python wheels for x86-64 and aarch64, or for the architectures named: wheel.sh FOLDER
-# [x86_64|aarch64 ...]. It needs python3 with venv, and PyPI. PyPI's ziglang compiles C for both, and links
-# against glibc 2.28, so a wheel installs on every Linux with this glibc or a later one. No CUDA toolkit is
-# needed; both have the same kernels. A wheel's tag is checked against what its libraries need.
+# wheel.sh FOLDER [x86_64|aarch64 ...]: builds the Python wheels for x86-64 and aarch64, or for the architectures
+# named. It needs python3 with venv, and PyPI. PyPI's ziglang compiles C for both, and links against glibc 2.28, so
+# a wheel can be installed on every Linux with this glibc or a later one. No CUDA toolkit is needed, and both wheels
+# have the same kernels. What a wheel's tag says is checked against what its libraries need.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 glibc=2.28 most_bytes=20000000
@@ -21,7 +21,7 @@ if ! "$scratch/venv/bin/pip" install -q "ziglang==0.15.*" wheel auditwheel; then
 fi
 zig=$("$scratch/venv/bin/python" -c 'import os, ziglang; print(os.path.dirname(ziglang.__file__) + "/zig")')
 
-# kernels_of IMAGE: the names of its kernels.
+# kernels_of IMAGE: the names of the kernels in an image.
 kernels_of() {
     case $1 in
     *.ptx) sed -n 's/.*\.entry \(cecl_[a-z0-9_]*\)(.*/\1/p' "$1" ;;
@@ -29,7 +29,7 @@ kernels_of() {
     esac | sort
 }
 
-# All images of a file must have the kernels that its cubin for 9.0 has, which test_images checks.
+# test_images checks that the cubin for 9.0 has all kernels of its file. Each other image must have the same ones.
 check_kernels() {
     local image kernels
     for image in "$1"/*.cubin "$1"/*.ptx; do
@@ -54,7 +54,7 @@ EOF
     check_kernels "$scratch/${archs[0]}/kernels"
     tag=manylinux_${glibc/./_}_$arch
     wheel=$(cd "$scratch/built" && "$scratch/venv/bin/wheel" tags --remove --platform-tag "$tag" ./*-linux_*.whl)
-    # auditwheel looks at every library's symbols; what it names is the oldest system that has them.
+    # auditwheel looks at every library's symbols, and names the oldest system that has them all.
     "$scratch/venv/bin/auditwheel" show "$scratch/built/$wheel" >"$scratch/audit"
     if ! grep -Eq "manylinux_2_(5|12|17|24|26|27|28)_$arch" "$scratch/audit"; then
         cat "$scratch/audit" >&2

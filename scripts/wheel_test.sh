@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Installs a wheel into a new Python environment and uses it as people do: wheel_test.sh WHEEL. It needs
-# python3 with venv; no network, no toolkit, no GPU. If cmake and a C compiler are installed, a program is built
-# with the wheel's CMake and pkg-config files.
+# wheel_test.sh WHEEL: installs a wheel into a new Python environment, and uses it as people do. It needs python3
+# with venv, but no network, toolkit or GPU. If cmake and a C compiler are installed, a program is built with the
+# wheel's CMake and pkg-config files.
 set -euo pipefail
 wheel=${1:?a wheel}
 wheel=$(cd -- "$(dirname -- "$wheel")" && pwd)/$(basename -- "$wheel")
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cd "$scratch" # not in the sources: Python would take them for the package
+cd "$scratch" # outside of the sources, which Python would take for the package
 export CECL_DEVICE=host
 passed=0
 
@@ -17,7 +17,7 @@ fail() {
     exit 1
 }
 
-# has WORDS COMMAND...: the command succeeds, and its output has a line that matches WORDS.
+# has WORDS COMMAND...: COMMAND must succeed, and its output must have a line that matches WORDS.
 has() {
     local words=$1
     shift
@@ -41,14 +41,14 @@ has "^cecl.torch_backend:register" python -c 'from importlib.metadata import dis
 print(*(point.value for point in distribution("cecl").entry_points if point.group == "torch.distributed.backends"))'
 has "^OK" python -m unittest discover "$root/python/tests"
 
-# Nothing of CUDA or NCCL is linked, and the library in NCCL's place is in no folder that loaders search.
+# No library links CUDA or NCCL, and the library in NCCL's place is in no folder that loaders search.
 libraries=$(python -m cecl --library)
 if command -v readelf >/dev/null; then
     for file in "$libraries"/libcecl.so.* "$libraries/cecl/libnccl.so.2"; do
         ! readelf -d "$file" | grep NEEDED | grep -E "cuda|nvidia|nccl" || fail "$file links it"
         passed=$((passed + 1))
     done
-    # A tool with a symbol of the library would take the place of the library's own.
+    # If a tool exported a symbol of the library, it would replace the library's own.
     for file in "$libraries"/../bin/cecl_*; do
         ! readelf --dyn-syms -W "$file" | awk '$7 != "UND" && $8 ~ /^cecl/' | grep . || fail "$file exports it"
         passed=$((passed + 1))

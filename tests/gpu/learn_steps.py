@@ -1,11 +1,11 @@
-"""Programs whose steps cecl learns from, for scripts/measure_learn.py. Started by torchrun, with cecl in NCCL's place.
+"""Programs with whose steps cecl makes trials, for scripts/measure_learn.py; torchrun starts them, with cecl in NCCL's place.
 
     torchrun --nproc-per-node 2 tests/gpu/learn_steps.py train --steps 160 --json FILE
     torchrun --nproc-per-node 2 tests/gpu/learn_steps.py loop --steps 2000 --json FILE
 
-train: a small transformer that FSDP2 shards (examples/pytorch/fsdp2.py), without kernels whose results depend on
-chance. FILE gets the losses and a hash of all bits of the parameters of each rank.
-loop: two streams with a process group each, whose gathers take less time than the host needs to enqueue them.
+train: a small transformer that FSDP2 shards (examples/pytorch/fsdp2.py), with deterministic kernels. FILE gets each
+rank's losses and a hash of all bits of its parameters.
+loop: two streams with a process group each. Their gathers take less time than the host needs to enqueue them.
 
 With CECL_SHARE_GPU=1 ranks may share a GPU.
 """
@@ -66,7 +66,7 @@ def train(args):
 
 
 def loop(args):
-    """The host makes each gather right after a small kernel on its stream, so it is never far ahead of the GPU."""
+    """The host makes each gather right after a small kernel on the same stream, so it is never far ahead of the GPU."""
     groups = [dist.new_group(), dist.new_group()]
     streams = [torch.cuda.Stream(), torch.cuda.Stream()]
     mine = [torch.full((16384,), float(RANK), device=DEVICE) for _ in groups]

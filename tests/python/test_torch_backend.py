@@ -1,4 +1,4 @@
-"""The backend of torch.distributed: each call does what torch documents, on 2 to 4 ranks.
+"""The backend of torch.distributed: each call does what torch's manual says, on 2 to 4 ranks.
     test_torch_backend.py [cpu|cuda] [RANKS]
 Skipped (77) if torch is missing. Ranks are processes; with cuda they use the GPUs in turn, so fewer GPUs than ranks
 need CECL_SHARE_GPU=1."""
@@ -115,7 +115,7 @@ def all_to_all_of_equal_and_of_other_parts(at):
 
 
 def parts_without_rows(at):
-    """All ranks send to the last rank alone, so the others receive nothing, as experts without tokens."""
+    """All ranks send to the last rank only. The others receive nothing, like experts without tokens."""
     last = at.size - 1
     sends = [0] * last + [2]
     receives = [2 * (at.rank == last)] * at.size
@@ -176,8 +176,8 @@ def messages(at):
 
 
 def coalesced_calls(at):
-    """Torch's managers begin a group with a device given, and then make coalesced calls in it. A message that
-    nobody has waited for goes first."""
+    """Torch's managers of coalesced calls begin a group for a given device, and make calls in it. Before that there is a
+    message for which nobody has waited."""
     after, before = (at.rank + 1) % at.size, (at.rank - 1) % at.size
     for device in (None, at.device):
         received = at.poisoned(5)
@@ -250,7 +250,7 @@ def functional_collectives(at):
 
 
 def a_module_learns_as_one_alone(at):
-    """DistributedDataParallel: its gradients are those of the whole batch on one rank."""
+    """DistributedDataParallel must give the gradients of the whole batch on one rank."""
     def make():
         torch.manual_seed(1)
         return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).to(at.device)
@@ -303,7 +303,7 @@ def rows_by_splits_on_the_device(at):
 
 
 def rows_go_to_experts_and_come_back(at):
-    """As PyTorch's all_to_all_vdev_2d and its way back; the scales of row r say r, and the expert adds 1 to its rows."""
+    """What PyTorch's all_to_all_vdev_2d and its way back do. The scales of row r are r, and the expert adds 1 to its rows."""
     local, align, width, blocks = 2, 4, 6, 2 * at.size
     room, inbox_room = 5 * blocks, 5 * blocks + 2 * 4
     parts = rows_of(at, at.rank, blocks, width)
@@ -353,7 +353,7 @@ def rows_that_do_not_fit_are_told(at):
 
 
 def tiles_go_to_their_roots(at):
-    """PyTorch's examples: two column blocks for each rank, in turn; the tiles of a matrix, each to another root."""
+    """As in PyTorch's examples: two column blocks for each rank, in turn; the tiles of a matrix, each for another root."""
     rows, columns, blocks = 6, 5, 2 * at.size
     every = torch.stack(at.all_numbers(rows * blocks * columns)).view(at.size, rows, -1)
     whole = every.sum(0)
@@ -399,7 +399,7 @@ def wrong_arguments_are_named(at):
 
 
 def a_rank_that_dies_is_told(at):
-    """This test comes last, because it breaks the group."""
+    """The last test, because it breaks the group."""
     if at.rank == at.size - 1:
         os._exit(0)
     try:
@@ -432,7 +432,7 @@ def kind():
 
 
 def run(rank, size, backend, file, tests, end_together):
-    """One rank: begins, and runs the tests that the command line names, or all of them."""
+    """One rank: runs the tests that the command line names, or all."""
     torch.set_num_threads(1)
     device = torch.device("cpu")
     if kind() == "cuda":
@@ -454,7 +454,7 @@ def run(rank, size, backend, file, tests, end_together):
 
 
 def main(tests, worlds=((2, "cecl"), (3, "cecl")), start_method="spawn", end_together=True):
-    """Runs tests on so many ranks of a backend, one after the other. Arguments: cpu or cuda, ranks, a test's name."""
+    """Runs tests for each (ranks, backend), one after the other. Arguments: cpu or cuda, ranks, a test's name."""
     if kind() == "cuda" and not torch.cuda.is_available():
         print("skipped: no GPU")
         return 77

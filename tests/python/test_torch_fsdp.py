@@ -1,4 +1,4 @@
-"""FSDP2 by cecl.fsdp, on 2 to 4 ranks: gradients are those of all ranks, added in rank order in fp32, bit for bit.
+"""FSDP2 by cecl.fsdp, on 2 to 4 ranks: gradients must be all ranks' gradients, added in rank order in fp32, bit for bit.
     test_torch_fsdp.py [cpu|cuda] [RANKS] [TEST]
 Skipped (77) if torch is missing. Ranks are processes, as in test_torch_backend.py."""
 import copy
@@ -42,7 +42,7 @@ def batch(at, rank, step=0):
 
 
 def gradients_of(at, whole, rank, steps=(0,)):
-    """What one rank contributes: gradients of bf16, which several steps add up in fp32."""
+    """One rank's contribution: gradients of bf16, which several steps add up in fp32."""
     total = None
     for step in steps:
         model = copy.deepcopy(whole).bfloat16()
@@ -53,7 +53,7 @@ def gradients_of(at, whole, rank, steps=(0,)):
 
 
 def mean(parts):
-    """As cecl.h says: in rank order, of elements times a power of two."""
+    """Adds as cecl.h says: in rank order, elements times a power of two."""
     scale = 1.0
     while scale * len(parts) > 1:
         scale /= 2
@@ -73,7 +73,7 @@ def step(at, model, number=0):
 
 
 def same(got, want, what):
-    """On GPUs a product of matrices may have other bits where a matrix begins elsewhere."""
+    """Compares. On GPUs a matrix product may have other bits if a matrix begins at another address."""
     if got.is_cuda:
         torch.testing.assert_close(got, want, rtol=0.03, atol=0.03, msg=lambda words: f"{what}: {words}")
     else:
@@ -87,7 +87,7 @@ def compare(model, wanted, what):
 
 
 def calls_of(function):
-    """The calls of cecl's that a function makes."""
+    """The calls of cecl that a function makes."""
     calls, library = [], torch_backend.library
     torch_backend.library = type("Library", (), {"call": staticmethod(lambda name, *a: (calls.append(name), library.call(name, *a)))})
     try:

@@ -179,7 +179,7 @@ def operators_equal_plain_loops(at):
 
 
 def operators_equal_gloo(at):
-    """The same arguments in torch's own operators, in a group of gloo."""
+    """torch's own operators with the same arguments, in a group of gloo."""
     theirs, group, own = dist.new_group(backend="gloo").group_name, ops.name(), torch.ops._c10d_functional
     rng = random.Random(SEED)
     for _ in range(8):
@@ -206,8 +206,7 @@ def compiled_or_not(function):
 
 
 def operators_have_gradients_and_compile(at):
-    """The operators are linear. So their gradients are right if <op(x), g> = <x, gradient> for any x and g, summed over ranks:
-    that is what finite differences approach."""
+    """The operators are linear, so a gradient is right if <op(x), g> = <x, gradient>, summed over ranks, for any x and g."""
     for number, (name, arguments, expected) in enumerate(cases(at)):
         torch._dynamo.reset()
         for function in compiled_or_not(lambda x, n=name, rest=arguments[1:]: getattr(OPS, n)(x * 1.5, *rest) + 1):
@@ -275,9 +274,9 @@ def rows_for_experts_by_operators(at):
 
 
 def permuted(tensor, scatter, gather, size):
-    """What is in use without cecl: permute, all_to_all_single with equal splits, permute."""
+    """What programs do without cecl: permute, all_to_all_single with equal splits, permute."""
     class Exchange(torch.autograd.Function):
-        """all_to_all_single of equal parts and its gradient."""
+        """all_to_all_single of equal parts, and its gradient."""
         @staticmethod
         def forward(ctx, x):
             got = torch.empty_like(x)
@@ -316,7 +315,7 @@ def heads_and_sequences(at):
 
 
 class Seen(TorchDispatchMode):
-    """The operators that are called within."""
+    """Notes the operators that are called while it is active."""
 
     def __init__(self):
         super().__init__()
@@ -328,7 +327,7 @@ class Seen(TorchDispatchMode):
 
 
 def attention_equals_that_of_one_rank(at):
-    """Uneven heads and sequences too; the tensors are parts of a fused projection."""
+    """Also for numbers of heads and lengths of sequences that ranks do not divide. The tensors are parts of a fused projection."""
     for sequence, heads in ((3 * at.size, 2 * at.size), (2 * at.size + 1, at.size + 1), (at.size, 2 * at.size + 1)):
         whole = (world(at, (2, sequence, 3, heads, 4), torch.float64) / 8).requires_grad_()
 
@@ -387,7 +386,7 @@ def wrong_arguments_are_named(at):
 
 
 def a_group_over_hosts_is_named(at):
-    """On the host device no such group is made; on GPUs NCCL would carry its collectives."""
+    """Without GPUs such a group cannot be made; on GPUs NCCL would carry its collectives."""
     os.environ["CECL_NODE_SIZE"] = "1"
     try:
         refused("hosts", lambda: OPS.all_gather_along_dim(at.numbers(0, 4), 0, ops.name(dist.new_group(backend="cecl"))))
@@ -396,7 +395,7 @@ def a_group_over_hosts_is_named(at):
 
 
 def graphs_capture_operators(at):
-    """torch.cuda.graph of each operator for which hosts exchange nothing; a replay takes new numbers."""
+    """torch.cuda.graph of each operator for which hosts exchange nothing. Each replay has new numbers."""
     at_once = [case for case in cases(at) if case[0] != "all_to_all_single" or not case[1][1]]
     heads = torch.zeros(2, 2, 2 * at.size, 3, device=at.device, dtype=torch.float64)
     at_once.append(("all_to_all_along_dims", (heads + at.rank, 2, 1, None, ops.name()), None))
@@ -420,7 +419,7 @@ def graphs_capture_operators(at):
 
 
 def a_graph_captures_gradients(at):
-    """Heads scattered and gathered, and both ways back, in one graph; a replay takes new numbers."""
+    """Heads are scattered and gathered, forward and backward, in one graph. Each replay has new numbers."""
     x = torch.zeros(2, 3, 2 * at.size, 4, device=at.device, requires_grad=True)
     weights = at.numbers(0, x.numel()).view_as(x)
 
