@@ -1,4 +1,4 @@
-/* Ranks join by a unique id over TCP, by the caller's callbacks, or as all ranks of a process: cecl_comm_setup. */
+/* Ranks meet by a unique id over TCP, by the caller's callbacks, or as all ranks of one process. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -82,7 +82,7 @@ static ceclResult_t join_now(void *item)
     if (local != ceclSuccess)
         (void)!cecl_fail_with(local, join->words);
     const ceclResult_t result = cecl_comm_setup(&oob, &join->config, local, &join->comm);
-    return result == ceclSuccess || !oob.is_known /* if no peer knows, the id is still usable */
+    return result == ceclSuccess || !oob.is_known /* if no peer knows the id, it stays usable */
                ? result
                : cecl_fail(result,
                            "%s; this unique id is used up: make a new one with ceclGetUniqueId",

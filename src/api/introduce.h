@@ -16,7 +16,7 @@ struct cecl_hello {
     struct cecl_invitation invitation;
     uint64_t host;      /* equal for ranks that reach each other's abstract Unix sockets */
     int32_t few_queues; /* see has_few_queues() in introduce.c */
-    int32_t status;     /* ceclResult_t so far; after an error `text` has its message */
+    int32_t status;     /* ceclResult_t of the rank; after an error `text` has its message */
     struct cecl_resolved config;
     struct cecl_gpu_id gpu;
     uint64_t drawn; /* a random number; all ranks' numbers together give the communicator's id */

@@ -41,7 +41,7 @@ bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline);
 void cecl_comm_take_back(ceclComm_t comm);
 
 /* register.c. Like ceclCommRegister and ceclCommDeregister. But cecl_registration_end may be called while pending calls
- * use the memory; the peers drop it once these calls are done. */
+ * use the memory; peers drop the memory once these calls are done. */
 ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
                                    ceclRegistration_t *handle);
 ceclResult_t cecl_registration_end(ceclComm_t comm, ceclRegistration_t handle);

@@ -43,7 +43,7 @@ static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct c
                            "CECL_DEVICE_AUTO expected",
                            (int)out->device, (int)device);
     out->device = device;
-    out->node_size = 0; /* the parent's hosts count, see parent_host */
+    out->node_size = 0; /* ranks are on the hosts that the parent knows: see parent_host */
     out->parent_host = comm->net ? comm->net->host[comm->rank] : 0;
     out->cuda_device = comm->dev->ordinal;
     return result;

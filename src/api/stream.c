@@ -13,12 +13,12 @@ CECL_API ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_t *stream)
 CECL_API ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream)
 {
     CECL_PUBLIC;
-    /* does not refuse a failed communicator: its work ends, too */
+    /* does not refuse a failed communicator: its pending work also ends */
     CECL_TRY(cecl_comm_check_handle(comm));
     CECL_TRY(cecl_group_check_waiting(comm, "they are not on the stream yet"));
     CECL_TRY(comm->dev->ops->stream_synchronize(comm->dev, stream));
     cecl_registry_close_dropped(&comm->registry);
-    return cecl_comm_hear(comm); /* the stream may have ended because a failure ended its waits */
+    return cecl_comm_hear(comm); /* a failure may have ended the stream's waits */
 }
 
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream)

@@ -216,7 +216,7 @@ static void take_out(ceclWindow_t window)
     *at = window->next;
 }
 
-/* Each rank first checks that its own copies are done. So after the exchange no copy to this rank is pending. */
+/* Each rank first checks that its own copies are done. So after the exchange no peer's copy is pending. */
 static ceclResult_t free_window(ceclComm_t comm, ceclWindow_t window)
 {
     struct told mine = {0};

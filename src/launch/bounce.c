@@ -158,7 +158,7 @@ static void end_last(ceclComm_t comm)
     bounces->used = 0;
 }
 
-/* Whether a buffer was replaced since there are leases. Then leases may lie in several buffers. */
+/* Whether a buffer was replaced since the oldest lease. Then leases may lie in several buffers. */
 static bool has_grown(const struct cecl_bounces *bounces)
 {
     return bounces->memory->next && bounces->memory->next->replaced;

@@ -82,8 +82,8 @@ static ceclResult_t carry_input(struct copying copying)
     return ceclSuccess;
 }
 
-/* Adds copies of the blocks that this rank receives, except the own block of a call in place. A reduction has one: the
- * result. */
+/* Adds copies of the blocks that this rank receives (of a reduction, the result), except the own block of a call in
+ * place. */
 static ceclResult_t carry_output(struct copying copying)
 {
     const struct cecl_call *call = copying.call;

@@ -98,7 +98,7 @@ struct cecl_launch {
     uint32_t number, group_calls;
     uint64_t *layouts; /* the layouts of all calls */
     size_t nlayouts, layouts_room;
-    uint32_t signature; /* of the first `nfull` calls; set if the launch owns a program */
+    uint32_t signature; /* signature of the first `nfull` calls; set if the launch owns a program */
     /* for check.c. NULL: ranks do not compare the launch's calls */
     const struct cecl_launches *all;
     ceclResult_t compared; /* the comparison's result; ceclInProgress: not compared yet */
@@ -151,8 +151,8 @@ void cecl_launch_free_list(struct cecl_launch *launch);
 /* Whether the launch's communicator has ended, or belongs to the parent of this forked process. */
 bool cecl_launch_is_left(const struct cecl_launch *launch);
 
-/* Adds a copy of a call's description, which holds references to the call's windows. *index: [out] the call's index. An
- * empty call that was added before may get another index. */
+/* Adds a copy of a call's description. The copy holds references to the call's windows. *index: [out] the call's index.
+ * An empty call that was added before may get another index. */
 ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call *call,
                              uint32_t *index);
 /* Replaces call `index` by a call that was derived from it and has a layout of the same size. */

@@ -88,7 +88,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
     for (uint32_t i = 0; i < count; i++)
         CECL_TRY(fill_record(launch, &launch->calls[i], cecl_places_own(places, i),
                              &launch->origins[i].lent));
-    for (uint32_t i = 0; i < count; i++) /* after fill_record(), which may register */
+    for (uint32_t i = 0; i < count; i++) /* after fill_record(), which may register memory */
         cecl_places_own(places, i)->version = comm->registry.posted;
     cecl_places_publish(places, count, &launch->places);
     launch->is_open = true;
@@ -241,7 +241,7 @@ static ceclResult_t lend_inputs(struct cecl_launch *launch)
 }
 
 #define PATIENCE_MAX_NS \
-    UINT64_C(100000000) /* most for both functions below: registering may have waited for a peer */
+    UINT64_C(100000000) /* a limit for both functions below: registering may take very long */
 
 /* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the time that this
  * took: peers often have new memory at the same call, and may take longer to register it. */

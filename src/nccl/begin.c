@@ -22,8 +22,8 @@ struct making {
     ncclResult_t result;
 };
 
-/* Makes cecl's communicator. Then the entry is READY, unless an abort has given it up. If the program waits in the call
- * that makes the communicator, that call returns an error, and the entry is freed. */
+/* Makes cecl's communicator. Then the entry is READY, unless an abort has given it up. After an error the entry is
+ * freed if the program waits in the call that makes the communicator, because that call returns the error. */
 static void *make_one(void *argument)
 {
     struct making *making = argument;
@@ -172,8 +172,8 @@ ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int toget
     return ceclSuccess;
 }
 
-/* Begins to make cecl's communicator for a child whose handle NCCL has written. Returns ncclInProgress until it is
- * made. If this rank has no color, it gets no child, and the result is ncclSuccess. */
+/* If NCCL has written the child's handle, begins to make cecl's communicator for it. Returns ncclInProgress until that
+ * is made. If this rank has no color, it gets no child, and the result is ncclSuccess. */
 static ncclResult_t look_at(struct birth *birth)
 {
     struct cecl_nccl_wish *wish = &birth->wish;

@@ -19,7 +19,7 @@ struct part {
         *kept; /* the first call; kept->comm: its communicator, which this thread has entered */
     int count; /* number of the group's calls from `kept` on, also on other communicators */
     int collectives;
-    bool may;     /* no reason was found against making the collectives by cecl */
+    bool may;     /* nothing forbids that cecl makes the collectives */
     bool decides; /* ranks must agree; false: all ranks pass the collectives to NCCL */
 };
 

@@ -1,5 +1,5 @@
 /* Captured calls. A graph holds a call that its stream captures, and may replay it any number of times. Trials do not
- * time such a call; a verdict of trials of other calls, or the table, decides which library makes it.
+ * time captured calls. A verdict on the program's other calls, or else the table, decides which library makes them.
  *
  * If cecl may make a captured call, ranks agree whether cecl can capture it on every rank. If it cannot on some rank,
  * for example because of a buffer, all ranks pass the call to NCCL. Captured sends and receives always go to NCCL. */
@@ -13,8 +13,8 @@
 bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                            bool *is_sound);
 
-/* Decides, together with all ranks, which library makes the captured calls among `kept`: for the collectives of one
- * communicator, one library. If NCCL makes them, those without another reason get the reason CAPTURED. Returns the
+/* Decides, together with all ranks, which library makes the captured calls among `kept`: one library makes all
+ * collectives of a communicator. If it is NCCL, collectives without another reason get the reason CAPTURED. Returns the
  * first error of cecl_nccl_agree_await. After an error the caller must carry out no kept call. */
 ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count);
 

@@ -1,4 +1,4 @@
-/* The functions of NCCL for which cecl decides at each call whether to serve it. */
+/* The functions of NCCL whose calls cecl may make instead. */
 #include "nccl/serve.h"
 
 #define REDUCES .reduces = true, .redop = op

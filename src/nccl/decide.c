@@ -32,7 +32,7 @@ static bool is_served_type(const struct cecl_nccl_call *call, const ceclLimits_t
            call->count <= limits->blockBytes / cecl_nccl_type_bytes(call->datatype);
 }
 
-/* Why cecl cannot serve calls of this kind; NO_REASON: cecl can serve them. */
+/* Why cecl cannot make calls of this kind; NO_REASON: it can. */
 static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
                                             const struct cecl_nccl_comm *comm)
 {
@@ -109,7 +109,7 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
         way.reason = reason_of_table(process, call, comm, group);
-    /* a group needs this of every call: one library makes all its captured calls. The table of calls shows it */
+    /* a group must know this of every call: one library makes all its captured calls. The table of calls shows it */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);
     if (learns && (way.is_captured || !in_group))

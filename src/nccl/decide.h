@@ -6,8 +6,8 @@
 #include "nccl/group.h"
 #include "nccl/process.h"
 
-/* Decides whether NCCL makes the call (way.reason) or cecl (way.policy). A captured call may still go to NCCL later, if
- * ranks find that some rank cannot capture it (captured.h).
+/* Decides which library makes a call: cecl, with a policy, or NCCL, for a reason. A captured call may still go to NCCL
+ * later, if some rank cannot capture it (captured.h).
  * comm       the entry of the call's communicator; NULL: there is none
  * is_inside  the caller has entered that entry */
 struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,

@@ -12,7 +12,7 @@
  * exported function. */
 #define IS_NCCLS_OWN() cecl_nccl_is_own(cecl_nccl_process(), __builtin_return_address(0))
 
-/* Begins a function. If NCCL itself calls the function, it only calls NCCL's. */
+/* Begins a function. If NCCL itself has called it, only passes the call on to NCCL. */
 #define BEGIN(name, arguments) \
     CECL_UNCANCELLED; \
     if (IS_NCCLS_OWN()) \

@@ -3,7 +3,7 @@
  * consecutive stages. The stages come in this order: collectives that cecl makes, collectives that NCCL makes, messages
  * that NCCL makes, messages that cecl makes. Messages have stages of their own, because the messages of a group differ
  * between ranks. NCCL orders only the streams of calls in its own group. So before a stage its stream waits for the
- * streams of all calls of the group, and after the stage they wait for it. */
+ * streams of all the group's calls, and after it they wait for its stream. */
 #include "nccl/group.h"
 
 #include "nccl/captured.h"

@@ -36,7 +36,7 @@ struct cecl_nccl_group {
         cudaStream_t stream;
         bool is_captured;
     } asked;
-    bool has_end; /* forget_all() is registered for the thread's end */
+    bool has_end; /* forget_all() will run when the thread ends */
 };
 
 /* -- group_state.c -- */
@@ -74,7 +74,7 @@ ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct ce
  * part and cecl's part in different orders, they would wait for each other. */
 void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group);
 
-/* Numbers of stages. Collectives that cecl makes have stages from 0 on, its messages from this number on. */
+/* Numbers of stages. cecl's collectives have stages from 0 on, cecl's messages from this number on. */
 #define CECL_NCCL_FIRST_MESSAGE_STAGE (1 << 24)
 #define CECL_NCCL_PASSED_MESSAGES (CECL_NCCL_FIRST_MESSAGE_STAGE - 1)
 #define CECL_NCCL_PASSED_COLLECTIVES (CECL_NCCL_PASSED_MESSAGES - 1)

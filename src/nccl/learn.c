@@ -103,8 +103,7 @@ static struct summary summary_of(const struct cecl_verdict *verdict, uint32_t ar
                             .counts = {before->count, after->count}};
 }
 
-/* The words for the chosen arm. If another arm looks faster, but not clearly, they say so, because the choice of NCCL
- * would look wrong. */
+/* The words for the chosen arm. If NCCL was chosen although another arm looks faster, they give the reason. */
 static const char *way_of(uint32_t arm, const struct summary *found)
 {
     const bool is_unclear = arm == CECL_NCCL_BY_NCCL && found->gain >= CECL_VERDICT_LEAST;

@@ -1,6 +1,6 @@
 /* See meeting.h. In each gather a rank sends one letter to every other rank, and waits for one of each. If a peer's
- * inbox is gone, the peer has left, but its letter may still lie in this rank's inbox. So this rank reads its inbox
- * once more after it has seen that; no further letter of that peer can come then. */
+ * inbox is gone, the peer has left, but its letter may still lie in this rank's inbox. So after a rank has seen that a
+ * peer has left, it reads its own inbox once more; no letter of the peer can come later. */
 #include "nccl/meeting.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ struct cecl_nccl_meeting {
     uint64_t key;
     int inbox; /* -1: none */
     int rank, nranks;
-    struct envelope mine; /* envelope of the latest letter */
+    struct envelope mine; /* envelope of this rank's latest letter */
     const cecl_nccl_life *life;
     ceclResult_t result;    /* ceclSuccess until a gather has failed; then its error */
     struct letter *letters; /* letters of peers that no gather has used yet */
@@ -217,7 +217,7 @@ static int64_t limit_ms(void)
     return limit;
 }
 
-/* Whether each peer is gone, or both has this rank's letter and has sent its own. */
+/* Whether this rank has exchanged letters with each peer that is not gone. */
 static bool is_complete(struct cecl_nccl_meeting *meeting)
 {
     bool is = true;

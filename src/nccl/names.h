@@ -1,8 +1,8 @@
 /* Every symbol of NCCL up to 2.32, once; no other file repeats the list. Each function of NCCL also has a name that
- * begins with p, for tools that replace the function and call it by that name. So has each function here.
+ * begins with p, for tools that replace the function and call it by that name; so this library's functions have one.
  *
  * COUNTED(name): collectives.c has a C function of that name, which returns an ncclResult_t and decides for each call
- * whether cecl serves it. FOLLOWED(name, answer): follow.c has a C function of that name, which passes the call on and
+ * which library makes it. FOLLOWED(name, answer): follow.c has a C function of that name, which passes the call on and
  * keeps track of communicators, groups and errors. JUMP(name, answer): jump.c passes the call on without looking at it.
  * `answer` (enum cecl_nccl_answer) says what a call returns if it cannot be passed on.
  *

@@ -1,5 +1,5 @@
-/* The settings and the real NCCL, which this process reads and opens at its first call of NCCL. It does not before,
- * because each shell and helper program of a job also has this library preloaded. */
+/* The settings and the real NCCL, which a process reads and opens at its first call of NCCL, not earlier: each shell
+ * and helper program of a job also has this library preloaded. */
 #ifndef CECL_NCCL_PROCESS_H
 #define CECL_NCCL_PROCESS_H
 

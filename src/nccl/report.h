@@ -17,8 +17,8 @@
 
 /* -- stats.c -- */
 
-/* Counts a call that is decided on. mark: if cecl makes the call, whether it uses SMs; otherwise whether the call is
- * refused; if not, it goes to NCCL. */
+/* Counts a call that is decided on. mark: for a call that cecl makes, whether it uses SMs; for another call, whether it
+ * is refused. */
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, bool mark);
 /* Notes a new communicator, so that the table can name this process's rank. */
 void cecl_nccl_stats_note_rank(int rank, int nranks);
@@ -31,12 +31,12 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_OFF,       /* no trials: CECL_NCCL or the built-in table decides */
     CECL_NCCL_TRIAL_SEARCHING, /* no period has been found yet */
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
-    /* like WAITING, but the last attempt failed: another communicator had its trial */
+    /* like WAITING, but the last attempt to begin failed: another communicator had its trial */
     CECL_NCCL_TRIAL_PUT_OFF,
-    /* like WAITING, but the last attempt failed: a rank's host was too many steps behind */
+    /* like WAITING, but the last attempt to begin failed: a rank's host was too far behind */
     CECL_NCCL_TRIAL_APART,
     CECL_NCCL_TRIAL_RUNNING,
-    /* all attempts have failed; after some hundred steps there are new ones */
+    /* all attempts to begin have failed; there are new ones after some hundred steps */
     CECL_NCCL_TRIAL_LEFT,
     CECL_NCCL_TRIAL_FULL,    /* there is no room for more decisions */
     CECL_NCCL_TRIAL_DECIDED, /* by a trial */
@@ -59,7 +59,7 @@ extern const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS];
 extern const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS];
 
 /* Writes the entry of the communicator with this key. No two communicators have the same key at the same time. If all
- * entries are used, a new communicator gets the oldest one. is_last: another one may get the key. */
+ * entries are used, a new communicator gets the oldest one. is_last: the communicator ends. */
 void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report, bool is_last);
 /* Forgets all entries, for a forked child: the communicators belong to its parent. */
 void cecl_nccl_report_forget(void);

@@ -84,8 +84,8 @@ static ceclResult_t order_streams(const struct cecl_nccl_group *group,
     return result;
 }
 
-/* Ignores errors of calls, because ceclGroupEnd returns them. Makes a group's only call without a cecl group, which is
- * faster if the call is small. */
+/* Ignores errors of calls, because ceclGroupEnd returns them. Makes a group's only call without a cecl group, because
+ * this is faster for small calls. */
 static ceclResult_t enqueue(const struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
                             int count)
 {

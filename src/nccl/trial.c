@@ -194,7 +194,7 @@ static void try_later(struct cecl_trial *trial, uint32_t word)
     uint32_t least = 1;
     trial->is_busy = (word & CECL_DECISION_BUSY) != 0;
     let_go(trial);
-    if (trial->is_busy) /* a process's other communicator has its trial */
+    if (trial->is_busy) /* another communicator of some rank's process has its trial */
         least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
     else if (!is_early)
         trial->offers = longer_offer(trial->offers, merged);
@@ -210,7 +210,7 @@ static void try_later(struct cecl_trial *trial, uint32_t word)
 
 /* ---- turns */
 
-/* Makes the next decision, a turn, the verdict or a delay of the verdict, and acts on it. */
+/* Makes the next decision, and does what it says: a turn, the verdict, or putting the verdict off. */
 static void go_on(struct cecl_trial *trial)
 {
     const uint32_t word = decide(trial, is_made(trial) ? 0 : cecl_trial_next_step(trial));
@@ -248,7 +248,7 @@ static void end_turn(struct cecl_trial *trial)
     go_on(trial);
 }
 
-/* Puts the verdict off by 1 period the first four times, then by 2, 4 and so on, 2,050 in all. A GPU's queue holds
+/* How many periods the verdict is put off: 1 the first four times, then 2, 4 ...; in all 2,050. A GPU's queue holds
  * less. */
 static uint32_t periods_put_off(const struct cecl_trial *trial)
 {

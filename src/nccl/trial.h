@@ -1,7 +1,7 @@
 /* Trials: several arms (ways to carry out calls) take turns in a program's own periods, and the arm that makes periods
  * shorter is kept.
  *
- * - IDLE: nothing is tried. A verdict may keep an arm in force
+ * - IDLE: nothing is tried. Calls may go by a verdict
  * - WAITING: a trial was asked for, or its start was put off. After some boundaries this rank offers to begin it
  * - OFFERED: this rank has offered to begin, or is busy: another communicator of its process has a trial
  * - RUNNING: arms take turns
@@ -11,7 +11,7 @@
  * hundred times ends before a trial could tell anything.
  *
  * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between
- * periods, at different times. What must be equal on all ranks but does not follow from the sequence is a decision: one
+ * periods, at different times. What must be equal on all ranks, but does not follow from the sequence, is a decision: a
  * word in memory that all ranks share. The first rank that needs a decision makes it by compare-and-swap, from what all
  * ranks have published so far; the others read it. So ranks cannot differ, and no rank waits. Decisions are numbered,
  * and no word is used twice.
@@ -143,7 +143,7 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
  * measured */
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, uint64_t ns);
 
-/* Whether the next boundary is within a period: then no decision comes there, for which times must be published. */
+/* Whether the next boundary is within a period: no decision comes there, so times need not be published before. */
 static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
 {
     return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;

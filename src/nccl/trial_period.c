@@ -8,7 +8,7 @@
 #define LEAST_CALLS 64u
 #define REPEATS 3u
 #define REMEMBERED \
-    (UINT64_C(4) * CECL_PERIOD_MOST) /* calls after which a run that broke off no longer counts */
+    (UINT64_C(4) * CECL_PERIOD_MOST) /* calls after which a run that broke off is forgotten */
 #define SHORT_RUN 8u                 /* a run of fewer periods than this is short */
 #define MOST_STRIKES 3u
 

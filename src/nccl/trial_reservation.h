@@ -1,5 +1,5 @@
 /* Only one communicator of a process has a trial at a time, because trials would measure each other's turns.
- * The first communicator that asks gets the reservation. If it reaches no boundary for a minute, another communicator
+ * The first communicator that asks gets the reservation. If it reaches no boundary for a minute, the next communicator
  * that asks gets the reservation: a program may use a communicator only while it starts, and never end it. If the first
  * communicator's trial then goes on, two trials run at once, which only makes their times less exact.
  *

@@ -38,7 +38,7 @@ static char *at(void *base, uint64_t offset)
     return (char *)((uintptr_t)base + offset);
 }
 
-/* Makes the call by messages: one for each block that this rank sends or receives, except an own block in place. */
+/* Makes the call by messages: one for each block that this rank sends or receives, unless the block is in its place. */
 static nccl_result call_messages(const struct cecl_net *net, nccl_comm comm,
                                  const struct cecl_call *call, void *send, void *recv)
 {

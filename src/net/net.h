@@ -6,8 +6,8 @@
  * tells the other ranks, and aborts NCCL's communicator.
  *
  * Two words tell the host which call the stream has begun and which it has ended. Captured calls do not write these
- * words, because each replay would write the same numbers again; so captured calls have no time limit. On the host
- * device only the stand-in of tests/nccl works; it has ended each call when the call returns. */
+ * words, because each replay would write the same numbers; so they have no time limit. On the host device only the
+ * stand-in of tests/nccl works; it has ended each call when the call returns. */
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
 
@@ -129,8 +129,8 @@ ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t dead
 /* Turns an error of NCCL's function `what` into an error of cecl. */
 ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_result result);
 
-/* calls.c, map.c. The launches of a group are made in one group of NCCL, in this order; "each" means for each
- * communicator, `add` for each call. Every begin that succeeds needs an end.
+/* calls.c, map.c. The launches of a group are made in one group of NCCL, in this order; "(each)" means for each
+ * communicator; `add` is for each call. Every begin that succeeds needs an end.
  *
  *     await_room (each)    begin (each)    GroupStart    add (each)    GroupEnd    unlock (each)    end (each)
  *
