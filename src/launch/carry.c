@@ -106,8 +106,8 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool gro
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
 
-/* In place, the input is copied to the bounce buffer before the call. Two kinds of ranks send out of the caller's
- * memory even then: the root of a rooted call, and every rank of a call whose layout differs between ranks. */
+/* In place, the input is copied to the bounce buffer before the call, unless the call has a sendbuff even in place: on
+ * the root of a rooted call, and if the layout differs between ranks. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

@@ -10,7 +10,7 @@
 #define KIB(n) ((size_t)(n) << 10)
 #define MIB(n) ((size_t)(n) << 20)
 
-/* cecl is faster from `least` to `most` bytes. They count what the function's `count` does. */
+/* cecl is faster from `least` to `most` bytes. Bytes of a call: its argument `count` times the size of an element. */
 struct gain {
     enum cecl_nccl_op op;
     int nranks;

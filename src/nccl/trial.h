@@ -1,7 +1,7 @@
 /* Trials: several arms (ways to carry out calls) take turns in a program's own periods, and the arm that makes periods
  * shorter is kept.
  *
- * - IDLE: nothing is tried. Calls may go by a verdict
+ * - IDLE: nothing is tried. Calls may go by an earlier verdict
  * - WAITING: a trial was asked for, or its start was put off. After some boundaries this rank offers to begin it
  * - OFFERED: this rank has offered to begin, or is busy: another communicator of its process has a trial
  * - RUNNING: arms take turns
@@ -20,7 +20,7 @@
  * Each rank publishes how long the second and the third period took, once its GPU has reached their end. A decision
  * before each turn says which arm is next: each arm has one turn in a round, in an order that is drawn from a hash. An
  * arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three rounds only arm 0 and the arm
- * that seems best go on, so that more times show small gains. The decision after the last turn is the verdict
+ * that seems best get turns: with more times small gains become clear. The decision after the last turn is the verdict
  * (trial_verdict.h). If times are missing because a GPU is behind, the verdict is put off by one period, and from the
  * fifth time on by more.
  *

@@ -1,4 +1,4 @@
-/* Begins and ends calls by NCCL: their order, their words, and waits; see net.h. */
+/* What this rank does before and after NCCL's calls; see net.h. */
 #include "net/net.h"
 #include "util/clock.h"
 
