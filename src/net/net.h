@@ -150,8 +150,7 @@ bool cecl_net_is_idle(const struct cecl_net *net);
 ceclResult_t cecl_net_watch(struct cecl_net *net);
 /* The error of a call that has waited for `waited_ms`. */
 ceclResult_t cecl_net_late(const struct cecl_net *net, int64_t waited_ms);
-/* Makes the thread tell the other ranks of a failure, and abort NCCL's communicator. At most one call, on any
- * thread. */
+/* Makes the thread tell the other ranks of a failure, and abort NCCL's communicator. Called at most once. */
 void cecl_net_fail(struct cecl_net *net, const char *words);
 /* After an error of NCCL, at `since` (cecl_now_ms): waits NEWS_MS at most for the line's news of the rank that caused
  * the error. */
