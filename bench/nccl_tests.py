@@ -9,7 +9,7 @@ sides use that NCCL. A result is a time of a row, out of place or in place; its 
 Each MPI process keeps to a part of the processors that this script may use, the same one on both sides; where
 there are fewer processors than ranks, ranks share them. Exits with 1 if a program failed or ran too long, if a
 value was wrong, if cecl served no call (unless --may-pass-all), if a row was printed twice or not in every run,
-or if, with --most, a result took more than that times NCCL's time; with 2 for a wrong argument.
+or if, with --most N, a result took more than N times NCCL's time; with 2 for a wrong argument.
 """
 import argparse
 import collections

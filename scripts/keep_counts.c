@@ -1,6 +1,6 @@
 /* For scripts/coverage.sh: writes the counts of a process that ends by _exit; without this, only exit() does. It is
  * linked into each program and each shared library, because each has counts of its own. A library tells the program
- * how to write them. */
+ * how to write the library's. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

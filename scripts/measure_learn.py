@@ -485,7 +485,7 @@ def part_rows(args, clock):
     need(not clear, f"{len(clear)} rows take clearly more than {MOST} x NCCL's time")
 
 
-# Parts of --seconds that are run only if they are named.
+# Parts that run only if they are named; --seconds limits their time.
 NAMED_ONLY = {"large": part_large, "rows": part_rows}
 PARTS = {"one": part_one, "fsdp2": part_fsdp2, "fsdp4": part_fsdp4, "programs": part_programs, "loop": part_loop, "late": part_late,
          "moves2": part_moves2, "moves4": part_moves4,

@@ -1,5 +1,5 @@
-/* What tests whose ranks are child processes share. Such a test calls nothing of the library itself, because it may
- * have no threads when it forks. */
+/* What tests whose ranks are child processes share. Such a test calls nothing of the library itself: it must have no
+ * threads when it forks. */
 #ifndef CECL_TESTS_FORKED_H
 #define CECL_TESTS_FORKED_H
 

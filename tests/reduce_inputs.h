@@ -57,8 +57,8 @@ static inline void random_fill(void *at, ceclDataType_t type, uint64_t count, ui
     }
 }
 
-/* Elements of a floating-point type between half of the largest number and that number, which is the first of each
- * eight. Neighbours have different signs, and all buffers the same signs at the same places, so sums of two overflow. */
+/* Elements of a floating-point type from half of the largest number up to the largest, which is the first of every
+ * eight. Neighbours have different signs, and equal places of all buffers the same sign, so sums of two overflow. */
 static inline void large_fill(void *at, ceclDataType_t type, uint64_t count, uint64_t *seed)
 {
     const unsigned f = formats[type].fraction, e = formats[type].exponent;

@@ -112,7 +112,7 @@ static inline void model_arrive(struct model *m, size_t at, int salt, uint64_t r
         m->slice[at + next * row + i] = model_byte(salt, begin * row + i);
 }
 
-/* Writes what a block must leave behind the first `next` rows. Returns the row after its last one. */
+/* Adds the rows that a block must have behind the first `next` rows. Returns the row after the last one. */
 static inline uint64_t model_receive(struct model *m, const struct model_memory *at, uint32_t to,
                                      uint32_t from, uint32_t expert, uint32_t place, uint64_t next)
 {

@@ -66,7 +66,7 @@ static bool is_expected(const struct life *life, ceclResult_t result, const char
     return result == ceclRemoteError || (is_joining(life) && result == ceclInvalidUsage);
 }
 
-/* In this case the caller's exchange failed, not the library's, so the error names no rank. */
+/* Whether the caller's exchange failed, not the library's, so that the error names no rank. */
 static bool is_callbacks(const struct life *life, ceclResult_t result)
 {
     return is_joining(life) && life->op == JOIN_BY_CALLBACKS && result == ceclSystemError;

@@ -74,7 +74,7 @@ static bool can_be_before(enum op op, enum fault fault)
     return fault != OTHER_CALL || (op != FINALIZE && op != DESTROY);
 }
 
-/* The other calls are a single step for the caller, so no fault can come within them. */
+/* Whether the caller makes the call in several steps, so that a fault can come within it. */
 static bool has_parts(enum op op)
 {
     return op != JOIN && op != ALLOCATE && op != SPLIT && op != SHRINK;

@@ -334,7 +334,7 @@ static ceclResult_t misuse_call(unsigned which, int rank, char *send, char *recv
 {
     const size_t twos[RANKS] = {2, 2, 2, 2, 2, 2, 2, 2}, near[RANKS] = {0, 1, 5, 9, 13, 17, 21, 25};
     const ceclStrided_t close = {.width = 4, .rows = 3, .recvPitch = 3};
-    /* only of such memory does cecl know where it ends */
+    /* whether cecl can know where the memory ends */
     const bool has_end = memories[rank] == POOL || (memories[rank] == MAPPED && registers);
     uint64_t words[64] = {0};
     const ceclStream_t stranger = (ceclStream_t)(void *)words;

@@ -354,7 +354,7 @@ static void check_answer(const struct client *c)
     REQUIRE(strncmp(a.part, "what this rank brings", job.part) == 0, "the rank sends another part");
 }
 
-/* Whether the root has proved that it knows the secret, and whether it has sent all parts then. */
+/* Whether the root has proved that it knows the secret, and whether it has sent all parts after that. */
 static void read_answer(const struct client *c, bool *proved, bool *replied)
 {
     struct cecl_tcp_reply reply;

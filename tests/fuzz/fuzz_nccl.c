@@ -30,7 +30,7 @@ static bool names_no_rank(unsigned which)
     return which == 5 || which == 6;
 }
 
-/* A group with such a call returns the call's error, and carries out no call. */
+/* A group with an invalid call returns that call's error, and carries out no call. */
 static void misuse_in_group(int rank, unsigned which)
 {
     OK(ncclGroupStart());

@@ -119,7 +119,7 @@ static void draw_gather(struct input *in, struct drawn *d, int n)
     d->part.call.bytes = 0;
     uint64_t *bytes = word(d, n, 0, CECL_LAYOUT_BYTES, 0),
              *offsets = word(d, n, 0, CECL_LAYOUT_AT, 0);
-    for (int i = 0; i < n; i++) { /* blocks lie in another order than ranks */
+    for (int i = 0; i < n; i++) { /* blocks do not lie in rank order */
         const int r = (first + i * (n % 7 == 0 ? 1 : 7)) % n;
         bytes[r] = only < 0 || only == r ? take_below(&many, most) : 0;
         offsets[r] = at;
@@ -433,7 +433,7 @@ static struct cecl_part part_at(struct group *group, uint32_t index, const struc
     return part;
 }
 
-/* Whether no copy may stay on one GPU. */
+/* Whether the call promises zero SMs, so that no copy may have both ends on one GPU. */
 static bool has_no_sm(const struct cecl_part *part, uint32_t size, int n)
 {
     return size == 1 && n > 1 && part->way.move.no_sm && !part->way.small && !part->way.by_host &&

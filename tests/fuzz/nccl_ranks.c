@@ -140,8 +140,8 @@ int call(int i, int rank)
     }
 }
 
-/* Whether the batch must not have this call because NCCL may have to carry it out. Only reductions of integers have the
- * same bits in both libraries; the stand-in lacks most other types, and carries out empty reductions. */
+/* Whether a batch must not have this call. NCCL may have to carry calls out, and only reductions of integers have the
+ * same bits in both libraries. The stand-in lacks most other types, and carries out empty reductions. */
 static bool is_left_out(const struct random_call *c, bool can_pass)
 {
     return random_reduces(c) && (c->count == 0 || (can_pass && c->type >= ceclFloat16));

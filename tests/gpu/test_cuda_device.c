@@ -7,7 +7,7 @@
 
 #include "cuda_fixture.h"
 
-/* The main thread makes the first call, which looks them up. */
+/* The main thread makes the first call, which looks up cuCtxGetCurrent. */
 static CUcontext current_context(void)
 {
     static CUresult (*get)(CUcontext *);
@@ -103,7 +103,7 @@ TEST_WITH_KIT(mapping_outlives_the_release_of_its_handle)
     OPS(gpu[0])->mem_release(gpu[0], &kit.memory.mem);
     assert_int_equal(kit.memory.mem.bytes, 0);
     put_pattern(&kit, kit.memory.at, 4);
-    assert_true(has_pattern(&kit, kit.memory.at, 4)); /* the kit's end releases again, in vain */
+    assert_true(has_pattern(&kit, kit.memory.at, 4)); /* the kit's end releases again: no effect */
 }
 
 TEST(import_of_a_foreign_descriptor_is_refused_and_stays_open)

@@ -323,7 +323,7 @@ TEST_IF(!is_short(), blocks_around_edges_arrive_whole, NULL, NULL)
     fill(ceclUint8, 79);
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t i = 1; i < EDGES - 1; i++)
-            for (size_t more = 0; more < 3; more++) /* up to one byte less, or more */
+            for (size_t more = 0; more < 3; more++) /* one byte less, none, or one byte more */
                 ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
                                                                .bytes = edges[i] - 1 + more},
                                            more, i % 2 != 0);

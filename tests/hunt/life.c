@@ -63,7 +63,7 @@ static void await_deaths(const struct hunt *hunt, int first, int end)
 
 static struct {
     enum what { SPLIT, ALLOCATE, SHARE, NOTHING, WHATS } what;
-    int before, colors; /* `before`: the call of the burst before which this comes */
+    int before, colors; /* `before`: it comes before this call of the burst */
     size_t bytes;
     const struct team *team;
 } drawn;
@@ -104,7 +104,7 @@ static bool split(void)
     return true;
 }
 
-/* If it fails, the communicator has failed on all ranks. */
+/* An allocation that fails has failed the communicator on all ranks. */
 static void allocate(void)
 {
     void *at = NULL;
@@ -112,8 +112,7 @@ static void allocate(void)
         (void)!ceclMemFree(drawn.team->comm, at);
 }
 
-/* If it fails, the communicator has failed on all ranks. The window ends with the communicator at the latest; its
- * memory stays. */
+/* So has a share that fails. The window ends with the communicator at the latest; its memory stays. */
 static void share_window(void)
 {
     static unsigned char *at;
@@ -148,8 +147,8 @@ static int index_of(const struct team *team)
 }
 
 /* A refused group carries out no call, on any of its communicators. If one of these still works, its other ranks must
- * learn that this rank does not make its calls, so it is revoked. Of a call outside a group, they learn under
- * CECL_CHECK. */
+ * learn that this rank does not make its calls, so it is revoked. Under CECL_CHECK a rank that makes such a call
+ * outside a group is told that the group failed. */
 static void excuse(const struct team *team, ceclResult_t result, bool grouped)
 {
     grouped = grouped || strstr(ceclGetLastError(NULL), "its group failed on another communicator");

@@ -273,7 +273,7 @@ TEST(only_one_communicator_has_it)
 {
     struct cecl_reservation its = {0};
     assert_true(cecl_reservation_take(&its, A, 100));
-    assert_true(cecl_reservation_take(&its, A, 100)); /* of another rank of this process */
+    assert_true(cecl_reservation_take(&its, A, 100)); /* by another rank of this process */
     assert_false(cecl_reservation_take(&its, B, 101));
     cecl_reservation_leave(&its, A);
     assert_false(cecl_reservation_take(&its, B, 102));

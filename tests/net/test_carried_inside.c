@@ -1,5 +1,5 @@
-/* What shows only inside the library of communicators that NCCL carries: the test replaces functions of the library.
- * Two ranks on pretended hosts, in one thread. */
+/* Communicators that NCCL carries, seen from inside the library: the test replaces some of its functions. Two ranks on
+ * pretended hosts, in one thread. */
 #include <pthread.h>
 
 #include "../prompt.h"

@@ -74,8 +74,8 @@ TEST(reductions_share_their_barriers)
     cecl_plan_free(&plan);
 }
 
-/* All results are one batch of copies. But if kernels write the results, a step of its own after each reduction stands
- * for that. */
+/* All results are sent as one batch of copies. But if kernels write the results, each reduction has a step of its own
+ * for that, right after it. */
 TEST(results_of_reductions_are_one_batch_unless_kernels_write_them)
 {
     struct cecl_plan plan;
@@ -140,7 +140,7 @@ TEST(reductions_with_an_end_are_in_a_bundle)
     cecl_plan_free(&plan);
 }
 
-/* Other calls may use all of staging as one bundle; reductions that need staging form the next bundle. */
+/* Calls that only move data share all of staging in one bundle. Reductions that need staging are in the next one. */
 TEST(reductions_take_no_staging_from_other_calls)
 {
     struct cecl_part parts[3];

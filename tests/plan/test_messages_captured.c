@@ -232,7 +232,7 @@ TEST(messages_of_one_group_in_one_word_are_found)
     words = WORDS;
 }
 
-/* Without a step that only informs this rank's host, peers would notice nothing. */
+/* Steps that only inform this rank's host are not tried: peers would not notice that one is missing. */
 TEST(every_missing_signal_and_wait_is_found)
 {
     uint32_t tried = 0;

@@ -180,7 +180,7 @@ static bool is_overtaken(const struct cecl_plan *plan, uint32_t at)
     return overtaken;
 }
 
-/* Without a step that only informs this rank's host, peers would notice nothing. */
+/* Steps that only inform this rank's host are not tried: peers would not notice that one is missing. */
 TEST(every_missing_step_is_found)
 {
     uint32_t tried = 0;

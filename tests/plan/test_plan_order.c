@@ -83,7 +83,7 @@ TEST(chunks_through_staging_are_aligned_and_as_large_as_fit)
     assert_string_equal(plan.path, "push through staging, 3 chunks");
     for (uint32_t i = 0; i < plan.ncopies; i++) {
         const struct cecl_copy *copy = &plan.copies[i];
-        const bool last = i / (2 * (RANKS - 1)) == 2; /* into staging, and out of it */
+        const bool last = i / (2 * (RANKS - 1)) == 2; /* 2 copies a peer: in, and out again */
         const struct cecl_place *in_staging =
             copy->dst.area == CECL_AREA_STAGING ? &copy->dst : &copy->src;
         assert_int_equal(in_staging->area, CECL_AREA_STAGING);
@@ -225,7 +225,7 @@ TEST(staging_of_one_byte_is_refused_by_all)
     }
 }
 
-/* Halves of a staging of 7 bytes have 3: a block of 20 bytes takes 7 rounds in each direction. */
+/* Staging of 7 bytes has halves of 3: a block of 20 bytes takes 7 rounds in each direction. */
 TEST(the_roots_own_block_goes_in_rounds)
 {
     const uint32_t rounds = 7, peers = 3;

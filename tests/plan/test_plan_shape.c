@@ -52,8 +52,7 @@ TEST(staging_that_is_too_small_is_refused_with_what_is_needed)
     assert_non_null(strstr(cecl_message(), "71"));
 }
 
-/* In a graph, the copies of one batch run beside each other anyway. But a copy outside of it would run beside the waits
- * before it. */
+/* In a graph the copies of one batch run beside each other, so the own block's copy needs no batch of its own. */
 TEST(a_captured_call_copies_its_own_block_in_the_batch_of_the_others)
 {
     for (uint32_t captured = 0; captured < 2; captured++) {

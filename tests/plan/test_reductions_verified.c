@@ -1,5 +1,5 @@
-/* Reductions: the shape of their plans, those of many ranks, and faults that the verifier must find. Random reductions,
- * alone and in groups: tests/fuzz/fuzz_plan.c. */
+/* Reductions: the shape of their plans, and faults that the verifier must find. Random reductions, alone and in groups:
+ * tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 #include "sm/reduce.h"
 
@@ -163,7 +163,7 @@ TEST(an_input_that_peers_cannot_reach_is_never_read_there)
                 }
 }
 
-/* 192 MiB without staging: SMs write the end, if a kernel can write to as many ranks; copy engines send all else. */
+/* 192 MiB without staging: SMs write the end, if a kernel can write to all peers; copy engines send the rest. */
 TEST(a_large_all_reduces_end_is_written_where_it_may_be)
 {
     for (int n = 2; n <= CECL_REDUCE_ALSO_MAX + 2; n++) {

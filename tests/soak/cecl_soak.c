@@ -14,7 +14,7 @@
 
 #define EPOCH_STEPS 64
 #define EPOCH_SECONDS 120 /* seconds after which an epoch counts as hanging */
-#define EPOCHS_WARM 2     /* after so many epochs, nothing is set up any more that stays */
+#define EPOCHS_WARM 2     /* after this many epochs, one-time setup is complete */
 #define LATE_MS 40
 
 static double seconds = 10;
@@ -272,6 +272,6 @@ int main(int argc, char **argv)
     first_epoch = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
     unsetenv("CECL_SOAK_SECONDS");   /* no setting of the library */
     setenv("CECL_DEBUG", "none", 0); /* failures are intended, so no warnings */
-    mallopt(M_ARENA_MAX, 2); /* otherwise arenas come and go with threads, and are mappings */
+    mallopt(M_ARENA_MAX, 2); /* more arenas, which are mappings, would come and go with threads */
     return multi_main(argc, argv);
 }

@@ -91,7 +91,7 @@ struct verifier {
     int nareas;           /* the areas of calls: CECL_AREA_COUNT * nparts */
     int nmemories;        /* nareas, plus one for each message */
     uint64_t *area_bytes; /* [nmemories] */
-    /* the tags of two parts are so far apart: bytes of the largest area of user data */
+    /* how far apart the tags of two parts are: bytes of the largest area of user data */
     uint64_t input_bytes;
     /* [ncalls + 1][nranks][CECL_PHASED]: the values of flags before each call */
     uint64_t *base;
