@@ -70,8 +70,8 @@ struct cecl_signal {
 /* The words for which streams of this rank wait: see awaited.h. Arrays are [CECL_ROWS][nranks]; NULL: not used. */
 struct cecl_awaited {
     uint32_t *words; /* this rank's words; index i is of peer i % nranks */
-    /* -- host-visible. begun: what `done` will be after the group of messages that has begun last. now: for which value
-     * a stream waits now -- */
+    /* both host-visible. begun: what `done` will be after the group of messages that has begun last. now: for which
+     * value a stream waits now */
     uint32_t *begun, *now;
     /* for which value the latest enqueued wait waits; not for captured messages */
     _Atomic uint32_t *last;
@@ -107,9 +107,8 @@ struct cecl_flags {
     _Atomic uint32_t unsignalled_target;
     /* the largest number of side phases per main phase in a call so far */
     _Atomic uint32_t side_a_main;
-    /* -- used once the communicator has failed -- */
-    _Atomic uint32_t releases; /* how often waits were released */
-    _Atomic bool silent;       /* no call may begin any more */
+    _Atomic uint32_t releases; /* after a failure: how often waits were released */
+    _Atomic bool silent;       /* after a failure: no call may begin any more */
     uint32_t *done; /* host-visible: the progress of calls, in main phases and unsignalled calls */
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */

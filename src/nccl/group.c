@@ -192,9 +192,9 @@ ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct ce
     return result;
 }
 
-/* Asks about only one communicator, because NCCL completes a group on all communicators at once. Looks up its entry
- * only once: if another thread aborts the communicator, a second look-up finds no entry, and NCCL is asked about freed
- * memory. */
+/* Asks NCCL about only one communicator, because NCCL finishes enqueueing a group on all of them at once. Looks up
+ * its entry only once: if another thread aborted the communicator, a second look-up would find no entry, and NCCL
+ * would be asked about freed memory. */
 void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group->passed);

@@ -52,7 +52,7 @@ static bool needs_communicator(enum fault fault)
     return fault == ABORTS || fault == REVOKES || fault == LEAVES;
 }
 
-/* Only these faults can be committed by a thread beside the one that makes the call. */
+/* Whether a second thread of the faulty rank can commit the fault while the first one makes the call. */
 static bool can_be_amid(enum op op, enum fault fault)
 {
     if (op == JOIN_BY_CALLBACKS)
@@ -70,7 +70,7 @@ static bool can_be_before(enum op op, enum fault fault)
     if (op == JOIN)
         return !needs_communicator(fault);
     if (op == SHRINK && fault == REVOKES)
-        return false; /* these calls also work on a revoked communicator */
+        return false; /* a revoked communicator can still be shrunk */
     return fault != OTHER_CALL || (op != FINALIZE && op != DESTROY);
 }
 

@@ -107,7 +107,7 @@ TEST_BETWEEN(a_mapping_that_the_kernel_splits_is_one_region, set_up, tear_down)
     cecl_fds_close(exported.fd);
 }
 
-/* The page below the region's mapping is mapped later, and the kernel merges both into one mapping. */
+/* The region is the middle page of the file. Then all pages are mapped, and later the last one is unmapped. */
 TEST_BETWEEN(a_region_stays_when_its_mapping_grows_or_shrinks, set_up, tear_down)
 {
     const int fd = new_file();
