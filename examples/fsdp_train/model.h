@@ -1,6 +1,6 @@
 /* The network: its sizes, its parameter groups, where each tensor lies in a group, and the values of the
- * parameters before training; then its passes, one parameter group at a time. The caller passes the
- * group's parameters, which need not stay longer than the call's work. Nothing here communicates. */
+ * parameters before training; then the forward and backward passes, one parameter group at a time.
+ * A group's parameters may be overwritten once the work of the call is done. Nothing here communicates. */
 #ifndef CECL_FSDP_MODEL_H
 #define CECL_FSDP_MODEL_H
 

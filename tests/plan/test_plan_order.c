@@ -1,4 +1,4 @@
-/* The order of a plan's steps: each series of signals, waits or copies begins with the right neighbour, and chunks fit
+/* The order of a plan's steps: each series of signals, waits or copies begins with the next rank, and chunks fit
  * in staging. Also: what a builder returns after a failed allocation. */
 #include "plans.h"
 
