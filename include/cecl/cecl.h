@@ -21,8 +21,8 @@
  *                and reductions. Its memory is ordinary memory: the program can read and write what
  *                ceclMemAlloc gives, and calls take any memory of the process. The host device needs
  *                /proc. Its streams compute in the default floating-point environment.
- *   collective   every rank of the communicator must make the call, and all ranks must make their
- *                collective calls on it in the same order.
+ *   collective   every rank of the communicator must make the call, and all ranks must make the
+ *                communicator's collective calls in the same order.
  *   local        the peers need not make the call. If the call waits for peers or tells them
  *                something, its text says so.
  *   blocking     the calling host thread waits. All other calls only enqueue work or read a value.
@@ -43,9 +43,9 @@
  * ceclGetLastError tells what was wrong: the function, the argument, its value, and what was
  * expected. In a group it also tells the number of the call ("call 2 of 3 in the group,
  * ceclAllGather: ..."). Do not use the handle of a communicator, stream, graph, window or
- * registration that has ended: calls refuse such a handle only until a new object gets the same
- * value, which may happen at once. The text of each call lists its errors. In addition, every call
- * that takes a communicator may return
+ * registration that has ended: calls refuse such a handle only until a new object gets the same handle,
+ * perhaps at once. The text of each call lists its errors. In addition, every call that takes a
+ * communicator may return
  *   ceclInvalidArgument     the communicator is NULL, or was destroyed;
  *   ceclInvalidUsage        the communicator was finalized (the calls listed under Failure still
  *                           work then), or was made before this process was forked;
@@ -107,23 +107,23 @@
  * Failure: the communicator fails on every rank when a rank dies, revokes the communicator, aborts it
  * while a call is pending, leaves while others wait for it, or keeps a call waiting longer than the
  * timeout. A rank leaves when it destroys its communicator, when it calls ceclCommAbort while none of
- * its calls is pending, or when its process ends by exit or a return from main. If other ranks need
- * that rank later, the communicator fails on them then. When a communicator fails, pending calls end
- * with undefined results, so that no stream hangs. From then on calls return the asynchronous error.
- * Only these still work:
+ * its calls is pending, or when its process ends by exit or a return from main. If other ranks later
+ * make calls that need that rank, the communicator fails on them at such a call. When a communicator
+ * fails, pending calls end with undefined results, so that no stream hangs. From then on calls return
+ * the asynchronous error. Only these still work:
  * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommNodes, ceclCommGetAsyncError,
  * ceclGetLastError, ceclCommDeregister, ceclStreamSynchronize,
- * ceclStreamDestroy, ceclEventDestroy, ceclCommShrink, which makes a new communicator of the ranks
- * that are left, and ceclCommDestroy or ceclCommAbort, which end it.
+ * ceclStreamDestroy, ceclEventDestroy, ceclCommShrink, which makes a new communicator of the remaining
+ * ranks, and ceclCommDestroy or ceclCommAbort, which end the failed one.
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
  * after that, gives ceclSuccess. ceclStreamSynchronize waits and checks. If the communicator fails
- * later, every recvbuff that is still allocated becomes undefined on all ranks, because a peer's
- * copies may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid
- * if ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. After a failure,
- * use registered memory for something else only once the failed communicator has ended on all
- * ranks, or ceclCommShrink has made a new one of all ranks that are alive. (ceclCommShrink waits
- * for late copies.)
+ * later, every recvbuff that is still allocated has undefined contents on all ranks, because a peer's
+ * copies may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid if
+ * ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. After a failure, use
+ * registered memory for something else only once the failed communicator has ended on all ranks, or
+ * ceclCommShrink has made a new one of all ranks that are alive. (ceclCommShrink waits for late
+ * copies.)
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
  * time; calls that say "Threads: any" may be made at the same time. Collectives, messages, ends of
@@ -285,9 +285,9 @@ typedef struct ceclConfig {
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
     /* Longest wait for peers, ms; 0: no limit; default 30000; CECL_TIMEOUT_MS. The error comes up to
-     * 1.4 s later (3.4 s if several peers are late, because one of them may first name the rank at
-     * fault). If this process is stopped for more than 1.4 s (SIGSTOP, a debugger), that time does not
-     * count for enqueued calls, except for small calls that are one kernel. */
+     * 1.4 s later. (If several peers are late, up to 3.4 s later: this rank first waits for one of them
+     * to name the rank at fault.) If this process is stopped for more than 1.4 s (SIGSTOP, a debugger),
+     * that time does not count for enqueued calls, except for small calls that are one kernel. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
      * host device 4 GiB; CECL_POOL_BYTES. */
@@ -381,8 +381,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more if several
  * ranks are late.
  * Hosts: ranks share a host if they run under one boot of a kernel, in one network namespace. On
- * GPUs, NCCL carries out the calls of a communicator over several hosts (NCCL 2.17 or later, loaded
- * at run time, the same version on all ranks). On the host device it is refused (ceclInvalidUsage).
+ * GPUs, NCCL (2.17 or later, loaded at run time, equal on all ranks) carries out the calls of a
+ * communicator over several hosts. The host device refuses such communicators (ceclInvalidUsage).
  * - NCCL does the arithmetic, and every call takes SMs: CECL_SM_NEVER is refused. maxSms limits
  *   NCCL's kernels, and cannot change later; direction has no effect.
  * - NCCL carries out collectives with equal or variable counts, ceclBarrier, messages, and groups,
@@ -397,10 +397,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  *   ceclCommRegister has no effect. Calls are not compared, not even under CECL_CHECK=1.
  * - ceclCommSplit can make communicators of ranks on one host. cecl itself carries out their calls.
  * - The communicator fails when a rank ends, gives up or revokes it, when NCCL reports an error, or
- *   when a call that is not captured does not end within the timeout once its stream has begun it. NCCL
- *   does not say for which rank it waits, so the error names a rank only if that rank has left. The
- *   process that made the id must live as long as the ranks, because they learn of each other's ends
- *   through it. After a failure the remaining ranks join anew, with a new id.
+ *   when a call outside of graphs takes longer than the timeout once its stream has begun it. NCCL does
+ *   not say for which rank it waits, so the error names a rank only if that rank has left. The process
+ *   that made the id must live as long as the ranks, because they learn of each other's ends through
+ *   it. After a failure the remaining ranks join anew, with a new id.
  * CECL_NODE_SIZE and CECL_HOST_ID pretend that there are several hosts.
  * Threads: ranks may be threads of one process, each calling for itself. One thread may call for
  * several ranks in a group: arguments are read and checked at the call, CECL_CUDA_DEVICE_CURRENT
@@ -429,8 +429,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:
  * outside a group every rank except the first comes late to each collective (see Collectives). Some
  * calls need a thread for each rank, because they wait for the other ranks: ceclCommSplit,
- * ceclCommShrink, ceclAlltoAllv; ceclMemFree under CECL_CHECK=1; and collectives outside a group, under
- * CECL_CHECK=1 or among more than 64 ranks.
+ * ceclCommShrink, ceclAlltoAllv; under CECL_CHECK=1 ceclMemFree; and, if they are not in a group,
+ * collectives under CECL_CHECK=1 or among more than 64 ranks.
  * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
@@ -468,7 +468,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
  * Errors: ceclInvalidArgument (newcomm NULL; another negative color; a wrong config; device of
  * another kind), and ceclInvalidUsage (between ceclGroupStart and ceclGroupEnd; a rank is in another
- * call, or refused its arguments): no communicator is made, and `comm` stays usable.
+ * call, or its arguments are refused): no communicator is made, and `comm` stays usable.
  * If a new communicator cannot be made, only its ranks get an error, as from
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError or ceclTimeout: a rank did not come,
  * and `comm` has failed. Messages name ranks by their numbers in `comm`. */
@@ -491,16 +491,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  * Blocking; waits for CECL_INIT_TIMEOUT_MS at most.
  * Threads, ownership: as ceclCommSplit.
  * Errors: no communicator is made, and all ranks that stay get an error.
- *   ceclInvalidArgument  newcomm NULL; excludeCount out of range; excludeRanks NULL with a count; a rank out
- *                        of range or listed twice; a wrong config; the list names the calling rank
- *                        (ranks that do not exclude it get ceclInvalidUsage).
+ *   ceclInvalidArgument  newcomm NULL; excludeCount out of range; excludeRanks NULL, but excludeCount
+ *                        not 0; a rank out of range or listed twice; a wrong config; the list names the
+ *                        calling rank (ranks that do not exclude it get ceclInvalidUsage).
  *   ceclInvalidUsage     Ranks exclude different ranks; the message has both lists. Or the call is
  *                        between ceclGroupStart and ceclGroupEnd: then only the caller gets it.
  *   ceclRemoteError      A rank that should stay has died or destroyed `comm`; the message names it.
  *   ceclTimeout          A rank that should stay did not come; the message names it.
  * Also the errors of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. After an
- * error the call may be made again, for example with another list. After lists differed, a rank that
- * comes later than the others may get ceclInvalidUsage even with the right list: let it call again. */
+ * error the call may be made again, for example with another list. If lists differed, a rank that is
+ * late to the next attempt may get ceclInvalidUsage even with the right list: let it call again. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);
@@ -548,8 +548,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * because CUDA waits for such work when it frees memory). Threads: the last call on comm. Ownership: no
  * longer the caller's.
  * Errors: ceclTimeout; the asynchronous error; ceclInvalidUsage if a stream of ceclStreamCreate is
- * capturing, if graphs hold captured calls (destroy them first: the memory of comm stays mapped), or
- * if this thread has an open group with calls on comm (none of the group's calls is carried out). */
+ * capturing, if graphs hold captured calls (destroy the graphs first; otherwise memory of comm stays
+ * mapped), or if this thread has an open group with calls on comm (the group's calls are dropped). */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
 /* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
@@ -598,8 +598,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetAsyncError(ceclComm_t comm, ceclRe
 CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes);
 
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
- * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over,
- *      or be ordered before later work that uses the same memory.
+ * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over, or
+ *      be ordered before the work for which it is allocated again.
  * The call may close memory that peers have freed, and so break captures: see ceclStreamSynchronize.
  * Collective, in the same order on all ranks; exchanges nothing, except under CECL_CHECK=1.
  * Threads: one call at a time.
@@ -610,7 +610,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
  * may be used in kernels and copies, and on the host device by the program itself.
- * From then on peers may wait for what this rank writes to them, so ceclCommAbort and the end of
+ * After this call peers may wait for what this rank writes to them, so ceclCommAbort and the end of
  * this process fail the communicator on every rank, even if no call is pending.
  * ptr      inside an allocation of ceclMemAlloc on this rank.
  * peer     0 .. nranks-1; this rank's own number gives ptr.
@@ -622,13 +622,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
                                                       void **peerPtr);
 
 /* ------------------------------------------------------------------------------------------------
- * Registered memory: see Buffers at the top. No program needs these calls. They decide when peers
- * open and close memory, which otherwise happens by itself.
+ * Registered memory: see Buffers at the top. No program needs these calls: peers open and close memory
+ * by themselves. With these calls the program decides when.
  *
- * Peers open memory at the first call that uses it; in its own call each peer waits until it has
- * opened the memory. Peers keep it open until this rank notices that it was freed: at a call that uses
- * the address again, or when this rank registers other memory. Until then the GPU may keep memory that
- * the program has freed. To give memory back at once, register it, deregister it, and then free it. */
+ * Peers open memory at the first call that uses it; each peer's call waits until that peer has opened
+ * the memory. Peers keep it open until this rank notices that it was freed: at a call that uses the
+ * address again, or when this rank registers other memory. Until then the GPU may keep memory that the
+ * program has freed. To give memory back at once, register it, deregister it, and then free it. */
 
 /* One registration. */
 typedef struct ceclRegistration *ceclRegistration_t;
@@ -643,8 +643,7 @@ typedef struct ceclRegistration *ceclRegistration_t;
  * Ranges may overlap, and be registered several times; memory of ceclMemAlloc may be registered,
  * without effect.
  * Threads: one call at a time. Ownership: the memory stays the caller's; it may be freed before
- * ceclCommDeregister once no call uses it. The registration ends with comm
- * at the latest.
+ * ceclCommDeregister once no call uses it. The registration ends with comm at the latest.
  * Errors, nothing registered: ceclInvalidArgument (NULL, 0 bytes; host memory, managed memory,
  * memory of another device, freed memory; a range that passes the end of its allocation),
  * ceclInvalidUsage (memory that other processes cannot open; symmetric memory past the end of its
@@ -652,8 +651,8 @@ typedef struct ceclRegistration *ceclRegistration_t;
 CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                                     ceclRegistration_t *handle);
 
-/* Ends a registration. When the last registration that covers the memory ends, peers close it, even
- * if calls have also registered it. They do so the next time that they synchronize, free or
+/* Ends a registration. When the last registration that covers the memory ends, peers close the memory,
+ * even if calls have also registered it. They do so the next time that they synchronize, free or
  * deregister while their GPU has no work. A later call registers it again.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
@@ -681,7 +680,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_
 /* How often ranks came late to calls of this rank (see Collectives). A group counts as one call. */
 typedef struct {
     uint64_t told; /* calls for which ranks told each other where their buffers lie */
-    uint64_t late; /* how many of these calls a rank came late to: they may take twice the time */
+    uint64_t late; /* how many of these calls were late: such a call may take twice the time */
 } ceclCallStats_t;
 
 /* Reads the counters of calls since init, also after `comm` was finalized or has failed.
@@ -692,8 +691,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_
 /* ------------------------------------------------------------------------------------------------
  * Kernels of the caller's own */
 
-/* Barriers and signals in each communicator, zeroed at init. One thread block on every rank uses a
- * barrier; a signal goes from any rank to any other. */
+/* Barriers and signals in each communicator, zeroed at init. A barrier is among one thread block of
+ * every rank; a signal goes from any rank to any other. */
 #define CECL_DEVICE_BLOCKS 64
 #define CECL_DEVICE_SIGNALS 64
 
@@ -715,7 +714,7 @@ typedef struct ceclDeviceComm {
 
 /* Returns what kernels of this rank need to reach the peers' symmetric memory and to wait for the
  * peers' kernels. *dc is valid until comm is destroyed, even for memory that is allocated later.
- * From then on ceclCommAbort and the end of this process fail the communicator on every rank, even
+ * After this call ceclCommAbort and the end of this process fail the communicator on every rank, even
  * if no call is pending, so that kernels of peers stop waiting for this rank.
  * dc  [out] written on success only. On the host device host code passes it to cecl_device.h.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
@@ -730,24 +729,24 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *
  * At each call, or group, ranks tell each other through shared memory where their buffers lie.
  * (Small calls, ceclBarrier, calls without effect and communicators of one rank do not need this.)
- * The calling thread waits a little for peers that have not done so yet. If a peer does not come in
+ * The calling thread waits a little for peers that have not told this yet. If a peer does not come in
  * that time, the call is late. In a late call the later one of any two ranks moves the bytes of both
  * directions, because the earlier one does not know the later one's buffers. Late calls have the same
  * results. A late call that only moves data takes no more SMs than one that is not late.
  *
  * The calling thread waits for
  *   - a peer that has not told yet where its buffers lie. The thread waits in three steps:
- *       1. Waiting costs nothing while this rank's GPU still works on calls that precede the peer's
- *          latest call: the thread waits, unless the GPU makes no progress for 50 ms (late.behind_ns).
+ *       1. As long as this rank's GPU still works on calls before the peer's latest call: meanwhile
+ *          waiting costs nothing. The step ends if the GPU stands still for 50 ms (late.behind_ns).
  *       2. If the peer has made the call before this one: 20 us (late.wait_ns), plus the time that
  *          this rank has just spent on registering memory (at most 100 ms).
- *       3. The longer one of two times. If the peer has made the call before this one: on GPUs 2.5 us
- *          for each MiB that this rank sends to its peers (4.4 us on more than 2 ranks;
- *          late.wait_ns_per_mib), because a late call takes that much longer. For any peer: up to
- *          500 us (late.pending_ns), while an earlier call of this rank is pending on its GPU. In all
+ *       3. The longer of two times, A and B. A, on GPUs, if the peer has made the call before this one:
+ *          2.5 us for each MiB that this rank sends to its peers (4.4 us on more than 2 ranks;
+ *          late.wait_ns_per_mib), because a late call takes that much longer. B, for any peer: while an
+ *          earlier call of this rank is pending on its GPU, up to 500 us (late.pending_ns). In all
  *          calls together this step takes at most 2 ms plus a 64th of the program's time
  *          (late.pending_sum_ns).
- *     With more than 64 ranks, all wait for all. cecl_info --tuning prints these times.
+ *     With more than 64 ranks, each waits for all others. cecl_info --tuning prints these times.
  *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
  *     call.
@@ -850,7 +849,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
 
-/* Exchanges blocks of rows: by default from the last dimension to the first.
+/* Exchanges blocks of rows: by default cuts sendbuff along the last dimension, recvbuff along the
+ * first.
  *
  *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a a]
  *                         [A A][B B]                         [A A]
@@ -927,8 +927,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclBroadcast(const void *sendbuff, void *rec
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued on any rank: as ceclAllGather, and ceclInvalidArgument (counts or
  * displacements beyond an address space; blocks of recvbuff that overlap), ceclInvalidUsage
- * (sendcounts of one rank and recvcounts of another differ: the message names both; another rank
- * refused its arguments; within a group), ceclTimeout (a rank did not come: the communicator has
+ * (sendcounts of one rank and recvcounts of another differ: the message names both; another rank's
+ * arguments are refused; within a group), ceclTimeout (a rank did not come: the communicator has
  * failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const size_t sendcounts[],
                                                  const size_t sdispls[], void *recvbuff,
@@ -1006,9 +1006,9 @@ typedef struct {
      * all_to_all_vdev_2d such an expert takes room even if major_align is 1.) ceclCombine ignores
      * `align`. */
     size_t align;
-    /* A second array with a row for each row of sendbuff, such as fp8 scales. Row i goes where row
-     * i of sendbuff goes. scalebytes: bytes of a row; 0: there is no such array, and both addresses
-     * are ignored. */
+    /* A second array with a row for each row of sendbuff, such as fp8 scales. Its row i goes where row
+     * i of sendbuff goes. scalebytes: bytes of a row; 0: there is no such array, and both addresses are
+     * ignored. */
     const void *sendscales; /* memory as sendbuff; must not overlap what the call writes */
     void *recvscales;       /* memory of ceclMemAlloc; must not overlap the other arrays */
     size_t scalebytes;
@@ -1126,15 +1126,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Outside of a group later work in the stream, and every later call on `comm`, waits until the
  * message has arrived. If two ranks both send first and then receive, they wait until the timeout.
  * Groups: between ceclGroupStart and ceclGroupEnd messages have no order and run at the same time.
- * A message ends once both of its ranks have reached their groups, whose other calls may differ. If
- * a group also has collectives, messages come after them. Messages of a group may overlap in
- * memory, but bytes that one message receives and another one uses are undefined.
+ * A message waits only until both of its ranks have reached their groups. The other calls of these two
+ * groups may differ. If a group also has collectives, messages come after them. Messages of a group may
+ * overlap in memory, but bytes that one message receives and another one uses are undefined.
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
  * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
  * Limits: from one rank to another a group may have 256 messages in a communicator of up to 4 ranks,
- * 128 of 8, at least 16 of more. A rank that is this far ahead of its peer waits for the peer's host.
- * Communicators of more than 64 ranks have no messages.
+ * 128 in one of 8, at least 16 in larger ones. A rank that is this far ahead of its peer waits for the
+ * peer's host. Communicators of more than 64 ranks have no messages.
  * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every
  * policy: the sender pushes them, or the receiver pulls them. A group that has only messages, of at
  * least 8 MiB in each direction, waits up to about 20 us (late.wait_ns) for the peers: if both
@@ -1183,9 +1183,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * even in minimum and maximum; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
  * the sum by the number of ranks before the last rounding. Averages of finite elements are finite,
  * because elements are first multiplied by a power of two, so that their sum cannot overflow. In
- * float64 and float32 this scaling rounds elements whose product is below the smallest normal
- * number. Every NaN in a result has the same bits, except in place on a communicator of one rank,
- * where the call writes nothing.
+ * float64 and float32 this multiplication rounds an element if the product is below the smallest normal
+ * number. Every NaN in a result has the same bits, except in place on a communicator of one rank, where
+ * the call writes nothing.
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount; some ranks may be
  *            in place and others not. The other blocks of sendbuff keep their contents.
@@ -1320,10 +1320,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
  * exchange of flags. Reductions of one chunk are carried out in batches, each as large as staging has room
- * for (ceclGroupExplain says how many). The chunks of larger reductions follow, as if they all belonged
- * to one call. Each result has the same bits as without a group. ceclCommInitRank and ceclMemAlloc may
- * be in a group too, so that one thread can make these calls for several ranks. Groups may be nested;
- * only the outermost end counts.
+ * for (ceclGroupExplain tells the number of these batches, as "bundles"). The chunks of larger
+ * reductions follow, as if they all belonged to one call. Each result has the same bits as without a
+ * group. ceclCommInitRank and ceclMemAlloc may be in a group too, so that one thread can make these
+ * calls for several ranks. Groups may be nested; only the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
 
@@ -1336,13 +1336,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * allocations, in order on each communicator; if one fails, its communicator keeps no allocation of
  * the group, and other communicators keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
- * ceclRecv) run after the group's collectives. The peer may make its part of a message in another
- * group or outside of groups, but not before it makes these collectives: then the two ranks would
- * wait for each other until the timeout. If communicators share a stream, the communicator whose
- * call came first in the group comes first; this order must be the same on all ranks. The host
- * waits as in collectives, but once for all calls on a communicator; also for ranks that join, and
- * for allocations that make the pool grow. One thread may make the calls of several ranks in one
- * group; then none of these ranks is late.
+ * ceclRecv) run after the group's collectives. The peer may make its part of a message in another group
+ * or outside of groups. But it must first make these collectives: otherwise the two ranks wait for each
+ * other until the timeout. If communicators share a stream, the communicator whose call came first in
+ * the group comes first; this order must be the same on all ranks. The host waits as in collectives,
+ * but once for all calls on a communicator; also for ranks that join, and for allocations that grow the
+ * pool. One thread may make the calls of several ranks in one group; none of these ranks is then late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
  * Errors, after which no call is enqueued: the error of the first call that is refused. If an error
@@ -1448,7 +1447,7 @@ typedef struct ceclWindow *ceclWindow_t;
 typedef struct {
     int peer;   /* whose signals: 0 .. nranks-1 */
     int signal; /* their number: 0 .. CECL_SIGNALS-1 */
-    int count;  /* how many of them, at least 1; pending waits for them together: at most 2^30 */
+    int count;  /* how many of them, at least 1; in all pending waits for them 2^30 at most */
 } ceclSignalWait_t;
 
 /* Shares memory of each rank with all ranks, for one-sided calls. Registers it as ceclCommRegister
@@ -1463,10 +1462,10 @@ typedef struct {
  * Threads: one call at a time; if several ranks are in one process, each calls on its own thread.
  * Ownership: the memory stays the caller's, and must stay allocated until ceclWindowFree. The
  * window ends at ceclWindowFree, or with comm.
- * Errors, on all ranks, no window made: ceclInvalidArgument (window NULL; ptr NULL with bytes;
- * memory that ceclCommRegister refuses), ceclInvalidUsage (memory that peers cannot open; another
- * rank refused its arguments, or is in another call; inside a group; too many ranks), ceclTimeout
- * and ceclRemoteError (a rank did not come: the communicator has failed). */
+ * Errors, on all ranks, no window made: ceclInvalidArgument (window NULL; ptr NULL, but bytes not 0;
+ * memory that ceclCommRegister refuses), ceclInvalidUsage (memory that peers cannot open; another rank
+ * is in another call, or its arguments are refused; inside a group; too many ranks), ceclTimeout and
+ * ceclRemoteError (a rank did not come: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
                                                    ceclWindow_t *window);
 
@@ -1477,14 +1476,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * Threads: as ceclWindowShare. Ownership: the handle is gone on success.
  * Errors, on all ranks, nothing changed: ceclInvalidArgument (NULL, freed before, or of another
  * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending: synchronize
- * its stream first; another rank refused its call, or gave another window; inside a group),
+ * its stream first; another rank's call is refused, or names another window; inside a group),
  * ceclTimeout and ceclRemoteError as in ceclWindowShare. */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
 /* Gives the address at which this rank reaches a peer's memory in a window. Kernels and copies of the
  * program may use it, and on the host device its host code. The program must order these accesses
- * itself. From then on ceclCommAbort and the end of this process fail the communicator on every rank,
- * as after ceclGetPeerPointer.
+ * itself. After this call ceclCommAbort and the end of this process fail the communicator on every
+ * rank, as after ceclGetPeerPointer.
  * window  of ceclWindowShare on `comm`.
  * peer    0 .. nranks-1; this rank's own number gives the address that it shared.
  * ptr     [out] the start of the peer's memory; written on success only.
@@ -1553,8 +1552,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclSignal(int peer, int signal, ceclComm_t c
 
 /* Makes a stream wait for signals of peers, and takes them.
  * nwaits  entries of `waits`, 1 or more.
- * waits   [nwaits] read during the call. The stream goes on when all of them have come. An entry
- *         for the same peer and signal as an earlier one waits for further signals.
+ * waits   [nwaits] read during the call. The stream goes on when all of them have come. An entry for
+ *         the same peer and signal as an earlier entry waits for further signals.
  * Local: peers make their calls when they like. The host does not wait. Threads: one call at a
  * time. Ownership: none.
  * Errors, nothing enqueued: ceclInvalidArgument (waits NULL, nwaits below 1; an entry out of range;
@@ -1567,8 +1566,8 @@ typedef struct {
     int groupCalls;      /* collectives that a group may have on the communicator */
     int groupMessages;   /* messages that a group may have to each peer, and from each; 0: none */
     uint64_t blockBytes; /* most bytes of a block; in calls without blocks, of a buffer */
-    uint32_t types;      /* bit t: elements of ceclDataType_t t */
-    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: ceclRedOp_t r of ceclDataType_t t */
+    uint32_t types;      /* bit t: calls take ceclDataType_t t */
+    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: they take ceclRedOp_t r of type t */
     int smPolicy;                          /* ceclSmPolicy_t of the calls that follow */
     /* 1: flags lie in memory of the host, which makes the kernels of reductions slower */
     int hostFlags;

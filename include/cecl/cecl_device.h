@@ -172,8 +172,8 @@ CECL_DEVICE_API bool cecl_device_reached(const uint32_t *word, uint32_t value)
     return (int32_t)(cecl_device_load(word) - value) >= 0;
 }
 
-/* Waits until a word of this rank has reached `value`; false: the wait ended before. Most waits are
- * short, so the clock and the word that ends all waits are read only once in 64 polls. */
+/* Waits until a word of this rank has reached `value`. False: the wait ended before that. Most waits
+ * are short, so the clock and the word that ends all waits are read only once in 64 polls. */
 CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word, uint32_t value)
 {
     const uint32_t *ended = dc.pads + (dc.blocks + dc.signals) * dc.nranks;
