@@ -1,10 +1,10 @@
 /* Captured calls (src/ce/capture.c, src/ce/run.c, src/comm/progress.c, src/comm/look.c), for Spin.
- * All ranks launch the same sequence, which Spin chooses: graphs whose call has three to five
- * phases, and eager calls, alternately on two streams. Launches run in the order in which the host
- * makes them: each waits for the launch before it. In each call a rank pushes a block to each peer
- * before the last barrier, and after it checks the blocks that it has received. With FAULTS, rank 0
- * fails at any time: either its communicator fails and its stream goes on, or it dies and its
- * stream stops where it is. All launches are then on one stream.
+ * All ranks launch the same sequence, which Spin chooses, of eager calls and of graphs whose call
+ * has three to five phases. Launches alternate between two streams, but run in the order in which
+ * the host makes them: each waits for the launch before it. In each call a rank pushes a block to
+ * each peer before the last barrier. After that barrier it checks the blocks that it has received.
+ * With FAULTS, rank 0 fails at any time: either its communicator fails and its stream goes on, or
+ * the rank dies and its stream stops where it is. With FAULTS all launches are on one stream.
  *
  * Checked: no deadlock, so all waits end, also after a failure. On a rank that knows of no failure,
  * no wait ends before the peer has signalled the phase, and a call that ends has all its blocks,
@@ -45,7 +45,7 @@
 #define LEAST 3
 #define LAST_BARRIER (n - 1)
 #endif
-#define EAGER 0 /* this value replaces the number of phases */
+#define EAGER 0 /* as a number of phases: the launch is an eager call */
 byte phases[CALLS]; /* of each launch */
 #ifdef DIFFER
 byte odd; /* the rank that launches the second graph first */
@@ -56,16 +56,16 @@ byte odd; /* the rank that launches the second graph first */
 
 #define ALL_PHASES 29
 #define AMID 32   /* set in every phase but the last */
-byte word[RANKS]; /* the rank's streams write it, and all peers wait for it */
+byte word[RANKS]; /* bits of phases: the rank's streams write them, all peers await them */
 byte number[RANKS]; /* of the captured call that the rank is in; 0: none */
-byte graph[RANKS];  /* the number of the rank's graph, which its watchdog knows */
-byte signals[RANKS]; /* phases that the rank has signalled, to check waits */
+byte graph[RANKS];  /* the number of the rank's graph, as its watchdog knows it */
+byte signals[RANKS]; /* how many phases the rank has signalled: waits are checked with this */
 byte epoch[RANKS * RANKS]; /* flags of eager calls */
 byte block[RANKS * RANKS]; /* [holder, writer]: 1 + the launch whose block the writer pushed */
 byte ended[RANKS]; /* launches of a rank that have ended; its event marks the last one */
 
 bool told[RANKS];     /* the rank knows of a failure */
-bool released[RANKS]; /* waits for eager flags end */
+bool released[RANKS]; /* the rank's waits for eager flags end */
 bool dead;            /* rank 0 has died */
 
 #ifdef SAME_BIT
@@ -102,7 +102,7 @@ bool dead;            /* rank 0 has died */
 #define WAIT(j)                                                                                    \
     EACH_PEER(word[PEER] & BIT(j), assert(told[me] || signals[PEER] >= signals[me]))
 
-/* The first phase and the last one also write the number, as two steps. */
+/* In the first phase and in the last one a rank writes its word and its number, as two steps. */
 #ifdef NO_NUMBER
 #define IS_SAME(peer) (number[peer] != 0)
 #else
@@ -222,7 +222,7 @@ proctype stream(byte me; byte call)
             fi                                                                                     \
     }
 
-/* Ends the waits of a rank that knows of a failure. Before that it tells the peers. */
+/* Once its rank knows of a failure, tells the peers, and then ends the rank's waits. */
 proctype watchdog(byte me)
 {
     byte i = 1;
@@ -249,7 +249,7 @@ end_over:
     } unless { dead && me == 0 }
 }
 
-/* Finds a peer that is in another graph. Without DIFFER there must never be one. */
+/* Finds a peer that is in another graph. Without DIFFER there must never be such a peer. */
 proctype finder(byte me)
 {
 end_find:

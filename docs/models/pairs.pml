@@ -1,13 +1,13 @@
 /* How the two ranks of a message find out which of them came second, and how the second one moves
  * the bytes (src/alloc/posts.c, src/ce/lower_messages.c), for Spin: a ring of entries for each
- * ordered pair of ranks, and words for "ready" and "done". Each rank has a host, which posts the
- * messages of a group and then issues the group, a stream, which runs groups one after the other,
+ * ordered pair of ranks, and words for "ready" and "done". Each rank has a host (it posts the
+ * messages of a group and then issues the group), a stream (it runs groups one after the other),
  * and a lane for each peer.
  *
- * The program is any list of CALLS messages: with two ranks from rank 0 to rank 1 (BOTH: in either
- * direction), with more ranks between any two. Each rank has its own messages in the order of the
- * list, and divides them into groups as it likes. So every program ends, provided that a group ends
- * once all groups that share messages with it have begun.
+ * The program is any list of CALLS messages. With two ranks all messages go from rank 0 to rank 1
+ * (BOTH: in either direction); with more ranks each goes between any two. Each rank has its own
+ * messages in the order of the list, and divides them into groups as it likes. Such a program
+ * always ends if each group ends once all groups that share messages with it have begun.
  *
  * HOSTS models only hosts. Without HOSTS only streams and lanes are modelled, and either rank of a
  * message may come second. (A model of all three has too many states.)
@@ -192,8 +192,8 @@ inline move(m)
     WORD(DONE, ROLE(me, m), m) = number[m]
 }
 
-/* A lane moves the messages with one peer for which this rank came second, in the order of the
- * list, which is also the order of the peer's groups. */
+/* Of the messages with one peer, a lane moves those for which this rank came second, in the order
+ * of the list. The peer's groups have the same order. */
 #define IS_ON_LANE(me, peer, m) (IS_OF(me, m) && PEER(me, m) == peer && AM_SECOND(me, m))
 inline pass_others(me, peer)
 {
@@ -241,7 +241,7 @@ inline begin_group()
     }
 }
 
-/* Visits the peer with the highest number first. */
+/* One lane for all peers: first moves the messages of the peer with the highest number. */
 inline run_one_lane()
 {
     p = RANKS;
@@ -337,7 +337,7 @@ inline draw_pair()
 #else
     if
     :: from[i] = 0
-    :: i > 0 -> from[i] = 1 /* ranks are symmetric, so the first message may be rank 0's */
+    :: i > 0 -> from[i] = 1 /* ranks are symmetric, so rank 0 sends the first message */
     :: i > 0 -> from[i] = 2
     fi;
     if

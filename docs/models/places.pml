@@ -1,11 +1,13 @@
 /* How ranks of one host exchange the places of each call (src/alloc/places.c), for Spin: a ring of
  * entries with a record for each rank, an order of arrival, and one decision for each group of
- * calls. For each group a rank publishes its records, arrives, reads the records that it knows, and
- * finishes. Its wait for others may end at any time. Groups have any size up to that of the ring.
+ * calls. For each group a rank publishes its records, arrives, and waits for the decision: FULL
+ * once all ranks have arrived, or LATE if a rank's wait ends before, which it may at any time.
+ * After FULL a rank knows all records, after LATE those of the ranks that arrived before it. It
+ * reads the records that it knows, and finishes. Groups have any size up to that of the ring.
  *
  * Checked: no deadlock; all ranks have the same outcome; after LATE, of each two ranks exactly one
- * knows the other, and this order is total; the records that a rank knows belong to its call until
- * it has finished.
+ * knows the other, and it knows all ranks that the other one knows; the records that a rank knows
+ * are those of the call until the rank has finished.
  *
  * COUNTED: the protocol for more ranks than a word has bits, in which no rank decides LATE.
  *
@@ -36,10 +38,10 @@ byte finished[RANKS];   /* the last call that the rank finished */
 /* The program's groups, and the ranks' observations. Calls are numbered from 1. */
 bool ends[CALLS + 1];            /* the call is the last of its group */
 byte outcome[CALLS + 1];         /* 1 + the outcome, once a rank has it */
-byte met[CALLS + 1];             /* the set of ranks that have it */
+byte met[CALLS + 1];             /* the set of ranks that have the outcome */
 byte knows[(CALLS + 1) * RANKS]; /* [call * RANKS + rank]: the set of ranks that the rank knows */
 
-/* Decides call `last`, unless it is decided. The load and the swap are two steps. */
+/* Decides call `last`, unless a rank has decided it. The load and the swap are two steps. */
 inline decide(which)
 {
     seen = decision[ENTRY(last)];
@@ -82,8 +84,8 @@ inline write_records()
     write_words(1)
 }
 
-/* Before a call all bits are equal. So if a bit differs from this rank's bit, its rank came before
- * this one. */
+/* Before a call all ranks' bits are equal, and each rank that arrives flips its own. So the ranks
+ * whose bits differ from this rank's bit have arrived before this rank. */
 inline arrive()
 {
 #ifdef COUNTED
@@ -112,7 +114,7 @@ inline arrive()
     fi
 }
 
-/* Waits until every rank has finished the earlier calls in the entries that the group needs. */
+/* Waits until every rank has finished the earlier calls whose entries the group needs. */
 inline wait_for_room()
 {
     p = 0;

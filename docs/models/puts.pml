@@ -1,10 +1,10 @@
 /* Puts and signals (src/launch/one_sided.c, src/flags/awaited.c, src/flags/lines.c,
  * src/comm/look.c, src/api/living.c), for Spin. There are two ranks. The host of each makes CALLS
- * puts with a signal to the other, and waits for the same number of signals, one by one or several
- * at once, each call on one of STREAMS streams. Spin chooses the streams, and for how many signals
- * each wait is. The words that count signals wrap around. Each call is counted on a line, and a
- * rank's streams share LINES lines. Then the host waits until its calls are done, asks whether a
- * failure is known, and leaves.
+ * puts, each with a signal, to the other, and waits for as many signals. A wait is for one signal
+ * or several. Each call is on one of STREAMS streams. Spin chooses the streams, and the number of
+ * signals of each wait. The words that count signals wrap around. Each call is counted on a line,
+ * and a rank's streams share LINES lines. Then the host waits until its calls are done, asks
+ * whether a failure is known, and leaves.
  *
  * ONE_WAY: rank 0 puts, and rank 1 waits. FAULTS: rank 0's communicator fails, at any time. DEATH:
  * rank 0 dies, at any time. END: rank 0's process ends. As on a GPU, its lines can then no longer
@@ -50,7 +50,7 @@ chan queue[4] = [2 * CALLS + 1] of { byte, byte, byte, byte };
 byte word[2];              /* in the rank's memory: how many signals have arrived, from FIRST on */
 byte sent[2], taken[2];    /* the values of the latest signal, and of the latest wait */
 byte sender[2], taker[2];  /* the calls that have these values */
-byte made[2 * LINES], done[2 * LINES]; /* calls of each line */
+byte made[2 * LINES], done[2 * LINES]; /* calls of each line: made, and done */
 byte owner[2 * LINES];     /* the line's stream */
 byte lines[2];             /* number of lines that were ever used */
 bool block[2 * VALUES];    /* [rank, value of its signal]: the block has arrived */
@@ -116,8 +116,8 @@ inline begin_line(s)
     made[line]++
 }
 
-/* The call that the signal, or the wait, must follow: none if that call is on this line, or
- * done. */
+/* Sets `then` to the call that the signal, or the wait, must follow: to NONE if that call is on
+ * this line, or done. */
 inline come_behind(last)
 {
     then = last;
@@ -170,8 +170,8 @@ inline check_blocks()
     i = 0
 }
 
-/* A stream that stays at an end label forever is no deadlock, because a host waits for all its
- * calls. */
+/* For Spin a stream that stays at an end label is no deadlock. But a host waits for all its calls,
+ * so Spin finds a stream that is stuck there. */
 proctype stream(byte me; byte s)
 {
     byte what, first, then, call, i;
@@ -281,8 +281,8 @@ inline release()
     word[me] = taken[me]
 }
 
-/* The signals of a rank that has left have arrived, so a missing signal never comes. Waits are
- * ended repeatedly, because a late signal sets a word back. */
+/* All signals of a rank that has left have arrived, so a signal that is missing then never comes.
+ * Waits are ended repeatedly, because a late signal sets a word back. */
 proctype watchdog(byte me)
 {
     bool has_told = false;

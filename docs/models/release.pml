@@ -1,22 +1,22 @@
 /* The failure of a communicator (src/comm/watch.c, src/comm/fail.c, src/flags/release.c,
- * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller, which enqueues calls piece
- * by piece, a stream, which carries them out in order, and a watchdog. A call has three exchanges
- * of flags: ranks are ready; each has pushed a block to each peer; each has returned to its peers
- * the blocks that they pushed. So a rank whose waits were released passes on blocks that it does
- * not have. The communicator of a rank may fail at any time, FAULTS times in all: it is revoked, or
+ * src/flags/advance.c, src/ce/run.c), for Spin. Each rank has a caller (it enqueues calls piece by
+ * piece), a stream (it carries them out in order), and a watchdog. A call has three exchanges of
+ * flags: ranks are ready; each has pushed a block to each peer; each has returned to its peers the
+ * blocks that they pushed. So a rank whose waits were released may return blocks that it has not
+ * received. The communicator of a rank may fail at any time, FAULTS times in all: it is revoked, or
  * a peer is late. A driver call may also fail, in the middle of a call. DEATHS ranks may die.
  *
  * Checked: no deadlock, so all waits end; a caller that has waited for its stream, or for the end
  * of its calls, and then learns of no failure, has all blocks of these calls; with flags by copy, a
- * stream passes a call before its blocks have arrived only if its own rank has released it; four
- * releases in a row end a wait.
+ * stream passes a call whose blocks have not arrived only if the stream's own rank has released it;
+ * four releases in a row end a wait.
  *
- * WRITES: flags on the host, which streams write. KERNELS: a kernel waits for blocks, returns them,
- * and signals. FINALIZE: callers wait for the end of their calls instead of for the stream.
+ * WRITES: flags lie on the host, and streams write them. KERNELS: a kernel waits for blocks,
+ * returns them, and signals. FINALIZE: callers wait for the end of their calls, not for the stream.
  *
  * Planted faults: RELEASE_FIRST releases waits before peers learn of the failure; NO_SILENCE does
  * not overwrite the table of values; KERNELS_LAST releases flags before it tells kernels to end;
- * NO_QUESTION accepts the end of a call as a result without asking for news; SAME_QUARTER releases
+ * NO_QUESTION takes the end of a call for success without asking for news; SAME_QUARTER releases
  * with the same value each time; ONE_RELEASE releases once; LATE_TARGET reports a call to the
  * watchdog after it was enqueued; NO_END_MARK does not mark the end of a call that failed while it
  * was enqueued. */
@@ -77,8 +77,8 @@ byte faults, deaths;
 byte passed[RANKS];   /* commands that the stream has carried out */
 bool released[RANKS]; /* the rank has released its waits */
 bool wrong[RANKS];    /* its stream has passed a call without all blocks */
-bool ended[RANKS];    /* no rank reads what is written to this rank any more */
-byte in_vain[RANKS];  /* releases since the stream moved, or a peer wrote a flag */
+bool ended[RANKS];    /* from now on nobody reads what is written to this rank */
+byte in_vain[RANKS];  /* releases since the stream last moved, or a peer last wrote a flag */
 
 #define CALL_OF(rank) (passed[rank] / COMMANDS + 1)
 /* Ranks are symmetric, so only rank 0 may fail first. */

@@ -1,26 +1,26 @@
-/* How ranks begin a trial, take turns and decide (src/nccl/trial.c), for Spin. Each rank is a
- * process. The program has CALLS steps, and each step has a boundary of each communicator. A rank
- * may be any number of steps ahead of another, and a GPU any number of steps behind its host. Ranks
- * share three things for each communicator: the words of its decisions, an offer of each rank, and
- * the number of turns whose times each rank has published. A trial has fewer turns, periods,
- * attempts and delays than in the code.
+/* How ranks begin a trial of two arms (ways to carry out calls), let them take turns, and decide
+ * (src/nccl/trial.c), for Spin. Each rank is a process. The program has CALLS steps, and each step
+ * has a boundary of each communicator. A rank may be any number of steps ahead of another, and a
+ * GPU any number of steps behind its host. Ranks share three things for each communicator: the
+ * words of its decisions, an offer of each rank, and the number of turns whose times each rank has
+ * published. A trial has fewer turns, periods, attempts and delays than in the code.
  *
- * Checked: ranks have the same arm after the same boundary, and the same number of decisions. A
- * start is agreed only while all ranks hold their reservations for this communicator. A process
- * tries one communicator at a time. A subject is decided, or given up, within LONGEST boundaries
- * after its trial was requested. Every reservation is released. No rank waits: every rank reaches
- * its end, even if another one stops.
+ * Checked: ranks have the same arm after the same boundary, and the same number of decisions. Ranks
+ * agree on a start only while all of them hold their reservations for this communicator. A process
+ * has a trial of one communicator at a time. A subject is decided, or given up, within LONGEST
+ * boundaries after its trial was requested. Every reservation is released. No rank waits: every
+ * rank reaches its end, even if another one stops.
  *
  * AGAIN: at some boundary, which Spin chooses, the period changes. STOPS: a rank may stop at any
  * time. EARLY: a start may be put off although all ranks have offered, because the subject has not
  * come often enough. OVERLAP: the communicators have different ranks, and some in common.
  *
- * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins, and
- * OWN_TIMES decides, from the rank's own view; USED_TWICE reuses words of decisions; NUMBERLESS
- * gives offers no number; ANY_OFFER begins with only this rank's offer; NO_RESERVE makes no
- * reservation; NO_RELEASE keeps the reservation when a start is delayed; OLD_OFFER accepts offers
- * from before the period changed; NO_BOUND delays the verdict without limit; WAITS makes ranks wait
- * for times. */
+ * Planted faults: STORED stores a decision without compare-and-swap; OWN_OFFERS begins trials, and
+ * OWN_TIMES goes on with them, by the rank's own view; USED_TWICE reuses words of decisions;
+ * NUMBERLESS gives offers no number; ANY_OFFER begins with only this rank's offer; NO_RESERVE makes
+ * no reservation; NO_RELEASE keeps the reservation when a start is delayed; OLD_OFFER accepts
+ * offers from before the period changed; NO_BOUND delays the verdict without limit; WAITS makes
+ * ranks wait for times. */
 #ifndef RANKS
 #define RANKS 2
 #endif
@@ -35,7 +35,7 @@
 #endif
 #define PERIODS 2      /* boundaries of a turn; the first is not counted */
 #define OFFER_PERIODS 2
-#define LONGEST_OFFER 3 /* boundaries of an offer that follows one for which a rank came too late */
+#define LONGEST_OFFER 3 /* boundaries of an offer, if a rank came too late for the one before */
 #define LEFT 2          /* boundaries after which a subject that was given up is tried again */
 #ifndef ATTEMPTS
 #define ATTEMPTS 2
@@ -88,7 +88,7 @@ byte again_at[COMMS];
 /* For each process: 1 + the communicator that it tries; 0: none. */
 byte tries[RANKS];
 bool has_stopped;
-/* The first rank's arm after a boundary, and how many ranks have passed that boundary. */
+/* The arm of the first rank that passed a boundary, and how many ranks have passed it. */
 byte had[COMMS * CALLS];
 byte came[COMMS * CALLS];
 

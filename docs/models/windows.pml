@@ -1,17 +1,17 @@
 /* How windows of registered memory are opened and closed (src/alloc/registry.c, registry_peers.c,
  * registry_import.c, and registry_settle.c, src/api/register.c), for Spin. Each rank has a caller,
- * a worker, and a stream that carries out the rank's calls in order. Its memory is one range of
- * addresses with PIECES regions. In each call its buffer is in one of the regions. Before a call
- * the program may map other memory at the addresses of a region that no pending call uses, register
- * a region, or deregister the window.
+ * a worker, and a stream that carries out the rank's calls in order. A rank's memory is one range
+ * of addresses with PIECES regions. In each call the rank's buffer is in one of these regions.
+ * Before a call the program may map other memory at the addresses of a region that no pending call
+ * uses, register a region, or deregister the window.
  *
  * The model assumes what places.pml and the verifier show: of each pair of ranks the later one
  * knows both places, and a call ends after all copies of the call.
  *
- * In the library callers close imports, whenever the GPU is idle. Some memory cannot be opened
- * before other memory is closed; then the call that needs it does both. In the model the worker
- * does both, at any moment, and handles no later message before. So fewer imports are open than in
- * the library.
+ * In the library callers close imports when the GPU is idle. If memory cannot be opened before
+ * other memory is closed, the call that needs the memory does both. In the model the worker closes
+ * imports, at any moment. If it must do so before it opens memory, later messages wait. So fewer
+ * imports are open than in the library.
  *
  * Checked: each copy goes through an open import, to the memory that its owner meant by the call; a
  * window that a call names exists; all waits end, also when a rank dies or an import fails; dropped
@@ -73,7 +73,7 @@
 #define MAY_DIE skip
 #endif
 
-/* The program's memory: its id, which is never reused, and the last call that uses it. */
+/* The program's memory, by region: its id, which is never reused, and the last call that uses it. */
 byte there[RANKS * PIECES];
 byte busy[RANKS * PIECES];
 
@@ -83,7 +83,7 @@ byte region[RANKS * PIECES];
 byte last_use[RANKS];
 byte next_number[RANKS];
 byte posted[RANKS];
-byte leaving[RANKS * WINDOWS]; /* the last call that uses the window, which is dropped then; 0: not */
+byte leaving[RANKS * WINDOWS]; /* the last call that uses the window: then it is dropped; 0: it stays */
 
 /* A rank's announcement of a call. `meant` is the id of the memory that the rank means. */
 byte window[(CALLS + 1) * RANKS];
@@ -331,7 +331,7 @@ inline learn(peer)
     }
 }
 
-/* Once the call was enqueued, records that it uses its windows. */
+/* Records that the call, which was enqueued, uses its windows. */
 inline note_use()
 {
     d_step {
@@ -450,8 +450,8 @@ inline close(peer, which)
     mirror[MIRROR(me, peer, which, PIECES - 1)] = 0
 }
 
-/* Closes dropped imports, and waits for the calls that use them. In the library the wait is
- * bounded, and the import fails at its limit. */
+/* Closes dropped imports, each once no call uses it. In the library the wait is bounded, and the
+ * import fails at its limit. */
 inline make_way(peer)
 {
     j = 0;
