@@ -1,5 +1,5 @@
-/* A program's own kernel on cecl's symmetric memory: an all-reduce in which each GPU reads the
- * inputs of all other GPUs in their memory. Here one process drives all GPUs; with a process for each
+/* A program's own kernel on cecl's symmetric memory: an all-reduce in which each GPU reads all other
+ * GPUs' inputs, in the memory of those GPUs. Here one process drives all GPUs; with a process for each
  * GPU the kernel would be the same.
  *
  *     build/examples/example_one_shot_all_reduce */

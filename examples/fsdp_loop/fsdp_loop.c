@@ -139,7 +139,7 @@ static void update_parameters(int layers, void *const shards[], void *const grad
 
 /* ---- the expected numbers: plain loops over the same numbers, without shards */
 
-/* The values have few bits, so bfloat16 holds all results exactly. They depend on layer and place. */
+/* A value depends on layer and place. It has few bits, so bfloat16 holds all results exactly. */
 static float first_parameter(int layer, size_t place)
 {
     return (float)((place / 3 + place % 7 + 3 * (size_t)layer) % 8);

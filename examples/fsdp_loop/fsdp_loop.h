@@ -20,7 +20,7 @@ extern ceclComm_t comm;
 
 extern const bool device_is_gpu;
 
-/* Zeroed memory of the device, or NULL; CUDA's refusal also prints a message on stderr. */
+/* Zeroed memory of the device, or NULL; if CUDA refuses it, there is also a message on stderr. */
 void *device_alloc(size_t bytes);
 void device_free(void *memory);
 

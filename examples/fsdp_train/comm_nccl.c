@@ -106,8 +106,8 @@ bool comm_nccl(struct comm *c, bool copy_engines)
     c->name = copy_engines ? "NCCL on copy engines" : "NCCL";
     c->state = n;
     c->close = close_nccl;
-    /* Unless all ranks find a GPU, none continues: the others would wait in NCCL's init for the rank
-     * that has none. */
+    /* If a rank finds no GPU, all ranks stop here: otherwise they would wait for that rank in
+     * NCCL's init. */
     if (!all_agree(n && take_gpu(c)))
         return false;
     n->copy_engines = copy_engines;

@@ -1,6 +1,6 @@
 /* Compute on a GPU: memory, matrix products by cuBLAS (bfloat16, sums in float), and the table of
  * operations. Events order compute with the communication streams, and measure time. A step
- * allocates nothing, and the host waits only in the operations that compute.h says block. */
+ * allocates nothing, and the host waits only in operations that block according to compute.h. */
 #include "cuda_compute.h"
 
 #include <cstdio>

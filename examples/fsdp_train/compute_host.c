@@ -112,7 +112,7 @@ static bool host_ticks(struct compute *c, double *ms, int count)
 
 /* ---- matrix products */
 
-/* Computes row i of C. No caller turns both A and B. */
+/* Computes row i of C. No caller transposes both A and B. */
 static void product_row(const struct matmul *m, const float *a, const float *b, float *c, int i)
 {
     float *row = c + (long long)i * m->ldc;

@@ -18,7 +18,7 @@ struct gpu {
     void *workspace; /* cuBLAS uses it in all calls, so that results repeat bit for bit */
     float *scratch;  /* partial sums of blocks of rows */
     int lanes;
-    cudaEvent_t ready; /* end of the compute for which stream_after_compute was last called */
+    cudaEvent_t ready; /* end of the compute that the last stream_after_compute found */
     /* [lanes] the end of the work that the lane's stream held when it was marked */
     cudaEvent_t *done;
     cudaEvent_t *ticks; /* [room] */

@@ -93,9 +93,9 @@ void fsdp_close(struct fsdp *f)
 
 /* ---- parameters: gathered before they are used */
 
-/* A training pass needs the parameters of the groups 0 .. head, then those of the blocks from the
- * last to the first: each is a position. The head's backward pass comes right after its forward pass,
- * and the embedding's backward pass needs no parameters. */
+/* A training pass takes the parameters of the groups 0 .. head, then those of the blocks from the
+ * last to the first. A position is an index in this sequence. The head's backward pass comes right
+ * after its forward pass, and the embedding's backward pass needs no parameters. */
 static int pass_length(const struct fsdp *f)
 {
     return 2 * group_count(&f->shape) - 2;
@@ -111,9 +111,9 @@ static void *buffer_of(const struct fsdp *f, int position)
     return f->buffers[f->comm->once ? group_at(f, position) : position % (f->prefetch + 1)];
 }
 
-/* Enqueues the gather for the next position. The compute that still reads this buffer is already
- * enqueued, and the lane waits for it, so the host need not wait. The gather is in place: this rank's
- * part is first written to its place in the buffer. */
+/* Enqueues the gather for the next position. The compute that still reads that position's buffer is
+ * already enqueued, and the lane waits for it, so the host need not wait. The gather is in place:
+ * this rank's part is first written to its place in the buffer. */
 static bool issue(struct fsdp *f)
 {
     const int position = f->issued++, group = group_at(f, position);
@@ -143,10 +143,10 @@ static const void *take(struct fsdp *f, int position)
  *
  *    gather of p + prefetch | reduction of p | gather of p + 1 + prefetch | reduction of p + 1 | ...
  *
- * So no gather for the positions up to p + prefetch waits for p's reduction. The gather of
- * p + 1 + prefetch does, which costs nothing. It could not begin earlier, because it overwrites the
- * parameters that p's backward pass reads. Nor is it needed earlier than the reduction: compute waits
- * for the reduction at p + 2, which reuses its buffer, and for the gather at p + 1 + prefetch. */
+ * So no gather for the positions up to p + prefetch waits for p's reduction. The gather of p + 1 +
+ * prefetch does, which costs nothing. It overwrites the parameters that p's backward pass reads, so
+ * it could not begin earlier anyway. And compute waits for p's reduction already at p + 2, which
+ * reuses the reduction's buffer, but for that gather only at p + 1 + prefetch. */
 
 static int reduce_lane(const struct fsdp *f, int group)
 {
@@ -166,8 +166,8 @@ static void *shard_gradients(const struct fsdp *f, int group)
 }
 
 /* Enqueues the reduction of `group`'s gradients, after the compute that fills their buffer. With
- * prefetch the previous reduction ran during this group's backward pass: compute now waits for that
- * one, because the next group's gradients go to its buffer. */
+ * prefetch, compute now waits for the previous reduction, which ran during this group's backward
+ * pass: the next group's gradients go to the buffer that it reads. */
 static bool reduce(struct fsdp *f, int group)
 {
     const struct transfer sum = {REDUCE_SCATTER, f->whole_gradients[group % 2],

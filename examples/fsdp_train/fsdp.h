@@ -38,7 +38,7 @@ struct fsdp {
     void *whole_gradients[2];
     double *losses; /* [LOSSES] of this rank; fsdp_losses computes their means over the ranks */
     int issued;     /* how many gathers of this pass are enqueued */
-    bool alone;     /* comm->once, after the first step: later steps gather and reduce nothing */
+    bool alone;     /* set after the first step if comm->once: no step gathers or reduces then */
 };
 static inline int fsdp_buffers(const struct fsdp *f)
 {

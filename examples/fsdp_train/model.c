@@ -7,8 +7,7 @@
 
 /* ---- sizes and first values of the parameters */
 
-/* Elements of a tensor. Each number is a multiple of the width, so no gap between tensors is
- * needed. */
+/* Elements of a tensor: a multiple of the width, so tensors need no gaps between them. */
 static size_t tensor_elements(const struct shape *s, int group, int tensor)
 {
     const size_t width = (size_t)s->width;
@@ -72,7 +71,7 @@ void initial_parameters(const struct shape *s, uint64_t seed, int group, size_t 
          * growing in deep networks. */
         const bool added = block && (t == BLOCK_OUT || t == BLOCK_DOWN);
         const float part = (float)s->width * (added ? 2.0f * (float)s->layers : 1);
-        const float range = norm ? 0 : sqrtf(3.0f / part); /* deviation: 0.5 / sqrt(part) */
+        const float range = norm ? 0 : sqrtf(3.0f / part); /* its sigma: 0.5 / sqrt(part) */
         for (size_t i = from > begin ? from : begin; i < end && i < from + count; i++) {
             const float uniform = (float)(scramble(key + i) >> 40) / (float)(1 << 24) - 0.5f;
             out[i - from] = uniform * range + (gain ? 1 : 0);

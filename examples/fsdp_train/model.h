@@ -51,8 +51,8 @@ size_t shard_elements(const struct shape *s, int group);
 size_t tensor_offset(const struct shape *s, int group, int tensor); /* in elements */
 size_t parameter_count(const struct shape *s);
 
-/* Computes parameters from .. from + count - 1 of a group from the seed alone. They are the same
- * for any number of ranks, and each rank computes only its own. Parameters beyond the group's end
+/* Computes `count` parameters of a group, from number `from` on, out of the seed alone. They are the
+ * same for any number of ranks, so each rank computes only its own. Parameters beyond the group's end
  * are 0. */
 void initial_parameters(const struct shape *s, uint64_t seed, int group, size_t from, size_t count,
                         float *out);

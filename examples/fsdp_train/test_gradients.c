@@ -1,8 +1,8 @@
 /* Checks the backward pass against finite differences, on a tiny network. The test moves each
  * tensor's parameters p along the tensor's gradient g: (loss(p + h g) - loss(p - h g)) / 2h must be
  * |g|^2 times the number of ranks. (The test runs one rank of several, and g is only that rank's part
- * of the mean over all ranks.) It misses an error of g only if the error is orthogonal to the true
- * gradient. The exit code is 1 if a gradient is wrong. */
+ * of the mean over all ranks.) The test misses an error of g only if the error is orthogonal to the
+ * true gradient. The exit code is 1 if a gradient is wrong. */
 #include <math.h>
 #include <stdio.h>
 

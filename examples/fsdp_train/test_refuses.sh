@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A bad option ends every rank with 2, and one line names the option, its value and what was expected. A text
-# that is too short, or a report that cannot be written, ends every rank with 1. EXAMPLE MPIRUN...
+# A bad option ends every rank with exit code 2, and one line names the option, its value and what was expected.
+# A text that is too short, or a report that cannot be written, ends every rank with 1. EXAMPLE MPIRUN...
 # shellcheck source=examples/fsdp_train/test_common.sh
 . "$(dirname "$0")/test_common.sh"
 

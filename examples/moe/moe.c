@@ -1,4 +1,4 @@
-/* Trains a layer of experts on tokens of four kinds. It should multiply the tokens of each kind by another matrix.
+/* Trains a layer of experts on tokens of four kinds. It should learn a matrix for each kind.
  *
  *     mpirun -n 4 example_moe [--way dispatch|gather] [--steps N]
  *

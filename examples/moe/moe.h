@@ -56,7 +56,7 @@ struct way {
     /* outputs  [TOKENS][WIDTH] of this rank's tokens; weights: [LOCAL] matrices of this rank's experts */
     void (*forward)(const struct tokens *tokens, const struct routes *routes, const float *weights,
                     float *outputs);
-    /* After `forward`. d_gates: [TOKENS][CHOICES] written; d_weights: [LOCAL] matrices, added to */
+    /* Runs after `forward`. Writes d_gates [TOKENS][CHOICES]; adds to d_weights, [LOCAL] matrices. */
     void (*backward)(const struct routes *routes, const float *d_outputs, float *d_gates,
                      float *d_weights);
 };

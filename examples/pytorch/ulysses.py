@@ -3,9 +3,10 @@
     torchrun --nproc-per-node 2 examples/pytorch/ulysses.py
     CECL_SHARE_GPU=1 torchrun --nproc-per-node 2 examples/pytorch/ulysses.py --device cuda    # on one GPU
 
-Each rank has a part of each sequence. Attention needs whole sequences: before it, `attend` exchanges all heads of the
-rank's parts for a part of the heads of whole sequences; after it, `attend` reverses this. The two exchanges replace
-DeepSpeed's DistributedAttention, or permutations around all_to_all_single. Ranks need not divide heads or sequences.
+Each rank has a part of each sequence. Attention needs whole sequences. So `attend` first gives each rank whole
+sequences, with only a part of the heads; after attention it reverses this exchange. The two exchanges replace
+DeepSpeed's DistributedAttention, or permutations around all_to_all_single. Heads and sequences need not be multiples
+of the number of ranks.
 """
 
 import argparse

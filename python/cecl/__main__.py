@@ -1,4 +1,4 @@
-"""python -m cecl: prints where the parts of this package are, for builds of other programs."""
+"""python -m cecl: prints where the parts of this package are, which builds of other programs need."""
 import argparse
 
 from . import _places

@@ -75,7 +75,7 @@ class Exchange:
 
 
 class Communicator:
-    """A communicator of cecl's on this rank's GPU or CPU. make(pointer): makes it, and writes its handle."""
+    """A communicator of cecl's on this rank's GPU or CPU. make(pointer): makes it, and writes its handle there."""
 
     def __init__(self, device, make):
         self.device, self.handle = device, ctypes.c_void_p()

@@ -1,4 +1,4 @@
-"""Starts programs that use NCCL with cecl's library instead of NCCL."""
+"""Starts programs that use NCCL, but with cecl's library in NCCL's place."""
 import json
 import os
 import subprocess

@@ -72,9 +72,9 @@ def _levels(output, source):
 
 
 def _rows(name, function, output, source, size):
-    """Describes the calls of `function` that move source to output, both of shape [ranks, ...]. Returns the
-    ceclStrided_t of each call; where each call begins in source and output, in bytes; and whether there are several
-    calls that write to separate memory. One call is enough if the rows of a block are equally far apart."""
+    """Describes the calls of `function` that move source to output, both of shape [ranks, ...]. Returns the ceclStrided_t
+    of each call; where each call begins in source and output, in bytes; and whether the calls should form a group: there
+    are several, and they write to separate memory. One call is enough if the rows of a block are equally far apart."""
     if output.shape != source.shape or output.dim() == 0 or output.shape[0] != size:
         raise ValueError(f"cecl: {name}: output of shape {tuple(output.shape)} and source of {tuple(source.shape)}: equal "
                          f"shapes expected, with one block for each of {size} ranks")

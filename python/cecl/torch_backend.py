@@ -38,7 +38,7 @@ _beside = weakref.WeakKeyDictionary()  # {group of another backend: group of thi
 
 
 def beside(group):
-    """The group itself. If it is of another backend: a group of this backend with its ranks, made by its store."""
+    """The group itself if it is of this backend; otherwise one of this backend with the same ranks, by the same store."""
     if isinstance(group, ProcessGroupCecl):
         return group
     if group not in _beside:
@@ -56,7 +56,7 @@ def finish(work, async_op):
 
 
 def _is_async(opts):
-    """Whether the caller wants work to wait for. Older versions of torch do not tell; they always wait for the work."""
+    """Whether the caller wants a work object to wait for. Older versions of torch do not tell: they always want one."""
     return getattr(opts, "asyncOp", True)
 
 
