@@ -22,8 +22,8 @@ ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start)
     return ceclSuccess;
 }
 
-/* Makes the stream note the call's begin. On another stream than the last call's, the stream first waits until that
- * call has ended: a communicator's calls run in the order in which they are made. */
+/* Makes the stream write the call's number to *begun. If the last call was on another stream, first makes this one wait
+ * for that call's end: a communicator's calls run in the order in which they are made. */
 static ceclResult_t mark_begin(struct cecl_net *net)
 {
     const struct cecl_device_ops *ops = net->dev->ops;
@@ -58,7 +58,7 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     return ceclSuccess;
 }
 
-/* Waits for NCCL: while it connects, it enqueues calls in the background, and no later work may overtake them. */
+/* Waits until NCCL, which may do it in the background, has enqueued the calls: no later work may overtake them. */
 ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start)
 {
     const struct cecl_device_ops *ops = net->dev->ops;

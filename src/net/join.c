@@ -41,7 +41,7 @@ ceclResult_t cecl_net_await(struct cecl_net *net, const char *what, int64_t dead
             return cecl_fail(ceclRemoteError, "the communicator failed during %s", what);
         if (cecl_ms_left(deadline) == 0)
             return cecl_fail(ceclTimeout, "%s: %s did not end in time", net->name, what);
-        if (!net->has_thread) /* during the join there is no other thread to hear of ranks that have ended */
+        if (!net->has_thread) /* the thread that would hear of ranks' ends has not started yet */
             CECL_TRY(cecl_lifeline_news(&net->line));
         cecl_pause_us(20);
         CECL_TRY(poll_once(net, what, &goes_on));
@@ -79,7 +79,7 @@ void cecl_net_free(struct cecl_net *net)
 
 /* What a rank sends to its peers. */
 struct offer {
-    struct cecl_vote vote; /* first, because a rank that has failed before sends only this */
+    struct cecl_vote vote; /* first, because a rank that failed earlier sends only its vote */
     int32_t version;
     struct nccl_id id; /* rank 0's */
 };

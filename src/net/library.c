@@ -37,7 +37,7 @@ static ceclResult_t find_all(void *library, struct nccl *nccl)
         return cecl_fail(ceclSystemError, NEEDED ": %s lacks %s", path, missing);
     if (nccl->GetVersion(&nccl->version) != NCCL_SUCCESS || nccl->version < NCCL_LEAST_VERSION)
         return cecl_fail(ceclSystemError, NEEDED ": %s has version %d", path, nccl->version);
-    /* the tests' stand-in counts as one only if CECL_NCCL_PATH names it */
+    /* the tests' stand-in has this symbol; it is accepted only if CECL_NCCL_PATH names it */
     nccl->on_host = cecl_setting_text(CECL_SET_NCCL_PATH) &&
                     dlsym(library, "cecl_nccl_works_on_host_memory") != NULL;
     return ceclSuccess;

@@ -1,5 +1,5 @@
 /* Makes a call by NCCL's own function, if NCCL has one for the collective, otherwise by a message for each block;
- * plan/block.h defines a collective's blocks. If the call only moves data, its type is a byte. */
+ * plan/block.h defines a collective's blocks. A call that only moves data is passed to NCCL as bytes. */
 #include "net/net.h"
 
 static ceclResult_t refuse(const char *what, const char *instead)
@@ -38,7 +38,7 @@ static char *at(void *base, uint64_t offset)
     return (char *)((uintptr_t)base + offset);
 }
 
-/* Makes the call by messages: one for each block that this rank sends or receives, unless the block is in its place. */
+/* Makes the call by messages: one for each block that this rank sends or receives, except an own block in its place. */
 static nccl_result call_messages(const struct cecl_net *net, nccl_comm comm,
                                  const struct cecl_call *call, void *send, void *recv)
 {

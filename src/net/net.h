@@ -31,7 +31,7 @@ struct nccl_id {
     char internal[128];
 };
 
-/* The fields of ncclConfig_t in NCCL 2.17. Later versions have more; `size` tells NCCL that these are missing. */
+/* The fields of ncclConfig_t in NCCL 2.17. Later versions have more; `size` tells NCCL that those are missing. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;
@@ -71,7 +71,7 @@ struct nccl {
 };
 
 /* library.c. Opens the NCCL that CECL_NCCL_PATH names; else the one that the program has loaded; else the one that
- * util/find_nccl.h finds. It stays open. After a failure the next call tries again. */
+ * util/find_nccl.h finds. The library stays open. After a failure the next call tries again. */
 ceclResult_t cecl_net_load(const struct nccl **nccl);
 
 /* ---- a communicator */
@@ -82,7 +82,7 @@ struct cecl_net {
     int rank, nranks, nhosts;
     int timeout_ms;
     int max_sms; /* most SMs of NCCL's kernels; 0: NCCL decides */
-    void (*fails)(void *context, ceclResult_t result, const char *words); /* the thread calls it */
+    void (*fails)(void *context, ceclResult_t result, const char *words); /* called by the thread */
     void *context;
     struct cecl_lifeline line;
     uint16_t *host; /* [nranks] the number of each rank's host */
@@ -97,8 +97,8 @@ struct cecl_net {
      * barrier's all-reduce */
     uint32_t *begun, *ended, *word, number;
     uint64_t stream_id; /* of the last call */
-    /* the call that is being made. stream: the caller's. work: the stream for NCCL, forked from `stream`; NULL on the
-     * host device */
+    /* the call that is being made. stream: the caller's. work: the stream for NCCL: forked from `stream`, or `stream`
+     * itself if the call is captured; NULL on the host device */
     ceclStream_t stream, work;
     bool is_captured;
     pthread_t thread;
@@ -106,7 +106,7 @@ struct cecl_net {
     int wake; /* an eventfd, for the thread */
     _Atomic bool failed, stop, is_held, has_ended;
     char words[CECL_MESSAGE_BYTES]; /* why the communicator has failed */
-    struct cecl_clock seen;         /* of *begun and *ended */
+    struct cecl_clock seen;         /* since when both words are unchanged */
     int64_t error_since; /* since when (cecl_now_ms) NCCL has reported an error; 0: it has not */
 };
 

@@ -1,5 +1,5 @@
 /* The thread that notices failures of a communicator over several hosts, and ends NCCL's communicator; see net.h.
- * NCCL's abort may wait for the GPU. So only this thread calls it, and other threads limit their wait for it. */
+ * NCCL's abort may wait for the GPU. So this thread calls it; the others wait for this thread with a time limit. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,11 +11,11 @@
 
 #define TICK_MS 200
 #define NEWS_MS 500 /* the line's news of a rank's end may come this much later than NCCL's error */
-#define LOCK_MS 2000  /* a call of NCCL that takes longer waits for something */
+#define LOCK_MS 2000  /* most ms to wait for the lock, which is held during calls of NCCL */
 #define SHUT_MS 10000 /* most ms to wait for the end of NCCL's communicator */
 
-/* Returns NCCL's asynchronous error, NEWS_MS after it came: most errors follow from the end of a rank, and the line
- * names this rank meanwhile. */
+/* Returns NCCL's asynchronous error, but only NEWS_MS after it came: most errors follow from the end of a rank, and by
+ * then the line's news names that rank. */
 static ceclResult_t look_at_nccl(struct cecl_net *net, int64_t now)
 {
     nccl_result state = NCCL_SUCCESS;

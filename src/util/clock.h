@@ -35,7 +35,7 @@ struct cecl_clock {
     int64_t since; /* ms; 0: nothing waits */
 };
 
-/* Since when `mark` has been the same, or since this function was first called for the wait. */
+/* Since when `mark` has been the same, counted from the first call for the wait. */
 static inline int64_t cecl_clock_since(struct cecl_clock *clock, uint64_t mark, int64_t now_ms)
 {
     if (clock->since == 0 || clock->mark != mark)
@@ -43,7 +43,7 @@ static inline int64_t cecl_clock_since(struct cecl_clock *clock, uint64_t mark, 
     return clock->since;
 }
 
-/* Sleeps between two looks of a wait. A signal may end the sleep early. */
+/* Sleeps between two polls of a wait. A signal may end the sleep early. */
 static inline void cecl_pause_us(long us)
 {
     const struct timespec pause = {.tv_nsec = 1000 * us};

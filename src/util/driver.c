@@ -46,7 +46,7 @@ static bool find_either(const char *name, int version, void *of_13000, void *of_
     return function != NULL;
 }
 
-/* At the end of a process the driver ends first, and from then on returns no error texts. */
+/* When a process ends, the driver shuts down before other code has ended, and from then on returns no error texts. */
 static void describe(const struct cecl_driver *cu, CUresult result, const char *call, char *words,
                      size_t bytes)
 {

@@ -1,4 +1,4 @@
-/* Results and messages. A message is recorded once, in the calling thread, where the fact is known. */
+/* Results and messages. A message is recorded once, in the calling thread, where the error is found. */
 #ifndef CECL_UTIL_ERROR_H
 #define CECL_UTIL_ERROR_H
 
@@ -12,8 +12,8 @@
 
 #define CECL_MESSAGE_BYTES 512
 
-/* Records a message, and evaluates to `result`. The message names the argument, its value and what was expected. This
- * is a macro so that the compiler knows the result and sees that outputs are unset on this path. */
+/* Records a message, and evaluates to `result`. The message names the argument, its value and what was expected. A
+ * macro shows the compiler that the result is an error, so it does not warn of unset outputs. */
 #define cecl_fail(result, ...) (cecl_record(__VA_ARGS__), cecl_as_result(result))
 static inline ceclResult_t cecl_as_result(ceclResult_t result)
 {
@@ -21,9 +21,9 @@ static inline ceclResult_t cecl_as_result(ceclResult_t result)
 }
 void cecl_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The first statement of a public function. If the function fails, its message begins with its name, unless the message
- * came by cecl_relay. If one public function calls another, messages name only the outer one. A thread that the program
- * cancels ends when the function has returned. */
+/* The first statement of a public function. If the function fails, the message begins with the function's name, unless
+ * the message came by cecl_relay. If one public function calls another, messages name only the outer one. A thread that
+ * the program cancels ends when the function has returned. */
 #define CECL_PUBLIC \
     CECL_UNCANCELLED; \
     __attribute__((cleanup(cecl_function_left), unused)) const bool cecl_is_outermost_ = \

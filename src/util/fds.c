@@ -1,5 +1,5 @@
-/* See fds.h. The list has a bit for each descriptor number, so a forked child reads it without memory and without a
- * lock. */
+/* See fds.h. The list has a bit for each descriptor number, so a forked child can read it without allocating memory or
+ * taking a lock. */
 #include "util/fds.h"
 
 #include <errno.h>
@@ -13,25 +13,25 @@
 
 #define MOST (1 << 20) /* Linux's default limit of a process's descriptors (fs.nr_open) */
 #define WORD_BITS ((int)sizeof(unsigned long) * CHAR_BIT)
-#define FORK_MS 1000 /* how long fork waits for the lock */
+#define FORK_MS 1000 /* most ms that fork waits for the lock */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long listed[MOST / WORD_BITS];
 static _Atomic uint64_t process; /* 0: not drawn yet */
-static int used;                 /* how many words of `listed` may have a bit */
+static int used;                 /* bits are set only in the first `used` words of `listed` */
 static _Thread_local bool has_lock;
 static _Thread_local int
-    cancels; /* the caller's cancellation state: a cancelled thread must not keep the lock */
+    cancels; /* the state before cecl_fds_begin, which disables cancellation: a cancelled thread would keep the lock */
 
 static void draw(void)
 {
-    uint64_t drawn = atomic_load(&process) + 1; /* in case there are no random bytes */
+    uint64_t drawn = atomic_load(&process) + 1; /* used if getrandom fails */
     (void)!getrandom(&drawn, sizeof(drawn), 0);
     atomic_store(&process, drawn | 1);
 }
 
-/* The wait is bounded, because a signal's handler may fork while this thread holds the lock. Such a child still closes
- * what is listed. */
+/* The wait is bounded, because a signal handler may fork while its thread holds the lock. If the time passes, the child
+ * closes the listed descriptors without the lock. */
 static void before_fork(void)
 {
     has_lock = cecl_lock_until(&lock, cecl_deadline(FORK_MS));
@@ -43,7 +43,7 @@ static void after_fork(void)
         pthread_mutex_unlock(&lock);
 }
 
-/* Calls only close and getrandom, because the parent may have had other threads. */
+/* Makes no calls but close and getrandom: another thread of the parent may have held any lock, such as malloc's. */
 static void in_child(void)
 {
     const int error = errno;
@@ -64,7 +64,7 @@ static void watch_forks(void)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Each call of the program asks for this number. That costs one load; getpid would be a system call. */
+/* Every call of a public function asks for this number, which costs one load; getpid would be a system call. */
 uint64_t cecl_fork_process(void)
 {
     if (atomic_load_explicit(&process, memory_order_relaxed) == 0)
@@ -108,8 +108,8 @@ int cecl_fds_adopt(int fd)
 }
 
 /* No fork may come between closing the descriptor and removing it from the list. If it were closed first, another
- * thread could open a file under its number, which a child would then close. If it were removed first, a child would
- * keep it. */
+ * thread could open a file under the same number, and a child would close that file. If it were removed first, a child
+ * would keep it open. */
 void cecl_fds_close(int fd)
 {
     cecl_fds_begin();

@@ -1,4 +1,4 @@
-/* What a forked child may not use: the library's threads and sockets belong to the process that made them.
+/* Keeps a forked child from using the library's threads and sockets, which belong to the process that made them.
  *
  * This file lists the descriptors of communicators. A forked child closes all of them, because it cannot use a
  * communicator. If the child kept a socket of a rank that dies, that rank's peers would wait for the child. exec closes
@@ -18,12 +18,12 @@ uint64_t cecl_fork_process(void);
 void cecl_fds_begin(void);
 void cecl_fds_add(int fd); /* between begin and end; -1 is not added */
 void cecl_fds_end(void);
-/* Calls cecl_fds_add and cecl_fds_end. Returns `fd`; errno stays. */
+/* Calls cecl_fds_add and cecl_fds_end. Returns `fd`, and keeps errno. */
 int cecl_fds_made(int fd);
 /* Evaluates `expr`, which makes a descriptor or returns -1, and lists the descriptor. */
 #define CECL_FD(expr) (cecl_fds_begin(), cecl_fds_made(expr))
-/* Lists a descriptor that another library made, and sets it to be closed by exec. Returns `fd`. The driver's calls may
- * block, so a child that is forked before this call keeps that descriptor. */
+/* Lists a descriptor that another library made, such as the driver, and sets FD_CLOEXEC. Returns `fd`. A child that is
+ * forked between the driver's call and this one keeps the descriptor, because the driver may block. */
 int cecl_fds_adopt(int fd);
 
 /* Closes a descriptor, listed or not. A listed one is closed only by this function. */

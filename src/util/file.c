@@ -12,7 +12,7 @@
 
 #include "util/clock.h"
 
-#define PIPE_MS 5000 /* how long a full pipe is waited for */
+#define PIPE_MS 5000 /* most ms to wait for room in a full pipe */
 
 const char *cecl_file_other_kind(const char *path)
 {
@@ -86,7 +86,7 @@ void cecl_writing_end(const struct cecl_writing *writing)
     errno = error;
 }
 
-/* Whether another try may write more: after a signal, or when a full pipe has room again. */
+/* After a failed write: whether to try again, after a signal or once a full pipe has room; waits until `deadline`. */
 static bool may_go_on(int fd, int64_t deadline)
 {
     struct pollfd pipe = {.fd = fd, .events = POLLOUT};

@@ -1,5 +1,5 @@
 /* Files that settings name, and shared memory, which the system treats as a file. A name that is not a regular file is
- * refused, and the message names its kind. A limit on file sizes gives an error and not a signal. */
+ * refused; the message names its kind. Beyond RLIMIT_FSIZE there is an error, and no signal. */
 #ifndef CECL_UTIL_FILE_H
 #define CECL_UTIL_FILE_H
 
@@ -11,25 +11,24 @@
 #include "util/error.h"
 
 /* What `path` names if it names no regular file: "a pipe", "a device", "a directory" or "a socket". NULL: a regular
- * file, or nothing. Does not open the path, because to open a pipe would wait for the pipe's other end, and a device
- * may never end. */
+ * file, or nothing. Does not open the path, because opening a pipe waits for its other end, and reading a device may
+ * never end. */
 const char *cecl_file_other_kind(const char *path);
 
-/* Gives shared memory its size. Above RLIMIT_FSIZE ftruncate would end the process by SIGXFSZ. These functions fail
- * instead, and the message names the limit, what it allows, and what is needed. The first function only checks the
- * size. */
+/* cecl_file_grow sets the size of shared memory; cecl_file_check_limit only checks it. Above RLIMIT_FSIZE, where
+ * ftruncate would end the process by SIGXFSZ, they return an error that names the limit and both sizes. */
 ceclResult_t cecl_file_check_limit(const char *what, size_t bytes);
 ceclResult_t cecl_file_grow(int fd, size_t bytes);
 
-/* Writes all bytes, or fails with a message. If a pipe's reader does not read, waits for 5 s at most, provided that the
- * descriptor is non-blocking. */
+/* Writes all bytes, or fails with a message. If `fd` is non-blocking and a full pipe, waits 5 s at most for its
+ * reader. */
 ceclResult_t cecl_file_write(int fd, const char *bytes, size_t count);
 
-/* While this thread writes, SIGPIPE (the reader has gone) and SIGXFSZ (RLIMIT_FSIZE) do not reach the program. Numbers
- * have a decimal point, whatever the program's locale is. Each begin needs an end; the end keeps errno. */
+/* While this thread writes, SIGPIPE (the reader has gone) and SIGXFSZ (RLIMIT_FSIZE) do not reach the program, and
+ * printf writes decimal points, whatever the program's locale is. Each begin needs an end; the end keeps errno. */
 struct cecl_writing {
     sigset_t before;
-    bool pending; /* such a signal was pending before, and stays pending */
+    bool pending; /* one of the signals was pending before begin, and stays pending */
     locale_t plain, locale;
 };
 void cecl_writing_begin(struct cecl_writing *writing);

@@ -15,7 +15,7 @@
 #include "util/log.h"
 #include "util/settings.h"
 
-#define WHEEL "nvidia/nccl/lib/" CECL_NCCL_SONAME /* below the folder of Python's packages */
+#define WHEEL "nvidia/nccl/lib/" CECL_NCCL_SONAME /* relative to site-packages */
 #define PARENTS 5 /* how many folders above a library are searched for the wheel */
 
 static const char ours[] = "this is cecl's library, not NCCL";
@@ -87,14 +87,14 @@ static void *try_folders(const char *folders, int flags)
     return handle;
 }
 
-/* ---- NCCL's wheel, as PyTorch installs it; it lies beside a library that is loaded */
+/* ---- NCCL's wheel, which PyTorch installs: found from the path of a library that is loaded */
 
 struct wheel {
     const char *beside; /* only libraries whose names begin with this are considered */
     char path[PATH_MAX];
 };
 
-/* For dl_iterate_phdr: returns 1 when a wheel lies beside this library. */
+/* For dl_iterate_phdr: returns 1 if the wheel lies beside the library that `info` describes. */
 static int look_beside(struct dl_phdr_info *info, size_t size, void *argument)
 {
     (void)size;

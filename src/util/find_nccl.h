@@ -1,4 +1,4 @@
-/* Finds NCCL's library and opens it, for cecl's own libnccl.so.2. */
+/* Finds NCCL's library and opens it: for src/nccl and for src/net, which call it. */
 #ifndef CECL_UTIL_FIND_NCCL_H
 #define CECL_UTIL_FIND_NCCL_H
 
@@ -13,7 +13,7 @@
  * NCCL; the file that the loader finds by name. Skips cecl's own libnccl.so.2 and copies of it.
  *
  * flags    as for dlopen
- * purpose  what the message says NCCL is needed for, such as "to pass calls to"
+ * purpose  for the message: what NCCL is needed for, such as "to pass calls to"
  * handle   [out] a library that has ncclGetVersion; the caller closes it
  * Errors: ceclSystemError; the message says where it looked. */
 ceclResult_t cecl_find_nccl(int flags, const char *purpose, void **handle);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before the declaration of a pointer: its memory is freed at the end of the block. */
+/* Put before a pointer's declaration: frees the pointer's memory at the end of the block. */
 #define CECL_OWNED __attribute__((cleanup(cecl_free_owned)))
 static inline void cecl_free_owned(void *pointer)
 {
@@ -28,8 +28,8 @@ static inline bool cecl_list_grow(void *at, size_t bytes)
     return true;
 }
 
-/* Whether a list of `count` elements, with room for `room`, has room for one more. A full list is made
- * larger, which changes `list` and `room`. */
+/* Makes room in a list for one more than `count` elements: reallocates it if it is full, which changes `list` and
+ * `room`. False: no host memory. */
 #define CECL_HAS_ROOM(list, count, room) \
     ((count) < (room) || (cecl_list_grow(&(list), (2 * (size_t)(room) + 8) * sizeof(*(list))) && \
                           ((room) = 2 * (room) + 8) > 0))

@@ -1,4 +1,4 @@
-/* Handles whose memory is never freed. If a freed handle is used, it is recognized, because its memory is zeros. */
+/* Handles whose memory is never freed. A freed handle that is used is recognized, because its memory is zeros. */
 #ifndef CECL_UTIL_HANDLES_H
 #define CECL_UTIL_HANDLES_H
 
@@ -12,8 +12,8 @@ struct cecl_handle {
     struct cecl_handle *next; /* in the list of freed handles */
 };
 
-/* Freed handles of one kind, the oldest first. If more than `least` handles are freed, a new handle takes the memory of
- * the oldest one. */
+/* Freed handles of one kind, the oldest first. While the list has more than `least` handles, a new handle takes the
+ * memory of the oldest one. */
 struct cecl_handles {
     pthread_mutex_t lock;
     struct cecl_handle *first, *last;

@@ -5,25 +5,25 @@
 enum {
     CECL_LANE_MAIN, /* the caller's stream */
     CECL_LANE_SIDE, /* a stream of the communicator */
-    CECL_LANES,     /* lanes from here on, for messages, have no epochs */
+    CECL_LANES,     /* lanes from this number on are for messages, and have no epochs */
     CECL_LANES_MAX = CECL_LANES + 64
 };
 
 /* Steps name a counter and a number k. `flags/counters.h` says for each counter where its words lie
  * and how a value travels.
  *
- * The first counters are the epochs of the lanes, and have the lanes' numbers. For epochs and slots, k is a
- * phase. A plan has the same phases on all ranks. */
+ * The first counters are the epochs of the lanes, and have the lanes' numbers. For them and for CECL_COUNTER_SLOTS, k
+ * is a phase. A plan has the same phases on all ranks. */
 enum {
-    /* the number of small calls; their flags lie between the data in the slots */
+    /* how many small calls were made; this counter's flags lie between the data in the slots */
     CECL_COUNTER_SLOTS = CECL_LANES,
     CECL_PHASED, /* counters from here on have no phases */
-    /* Messages from one rank to another. Both ranks count these messages alike; k is the number of a message.
-     * The first of two counters is the sender's, the second one the receiver's (enum cecl_role). */
+    /* Messages from one rank to another, numbered alike by both; k is a message's number. READY and MOVED have two
+     * counters each: first the sender's, then the receiver's (enum cecl_role). */
     CECL_COUNTER_READY = CECL_PHASED,            /* the counter's rank lets its buffer be used */
     CECL_COUNTER_MOVED = CECL_COUNTER_READY + 2, /* the counter's rank has moved the bytes */
-    /* One-sided calls: how many signals with a certain number this rank has sent to the peer. Each number has its own
-     * words (a slot). The caller gives the value and the slot (flags/counters.h). */
+    /* One-sided calls: how many signals this rank has sent to the peer. Each signal number has its own count (a slot).
+     * The caller gives the value and the slot (flags/counters.h). */
     CECL_COUNTER_SIGNAL = CECL_COUNTER_MOVED + 2,
     /* Captured messages, in slots. HANDED: the bytes have been moved. TAKEN: the receiver's buffer may be written. */
     CECL_COUNTER_HANDED,

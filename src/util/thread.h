@@ -22,7 +22,7 @@ static inline int cecl_thread_start(pthread_t *thread, void *(*run)(void *), voi
 }
 
 /* The first statement of a thread of the library. `name` is for debuggers and profilers: "cecl-" and at most 10
- * letters. A thread names only itself. To name another thread, glibc opens a file of /proc, and then the kernel takes
+ * letters. A thread names only itself: to name another thread, glibc opens a file of /proc, which makes the kernel take
  * many times as long to end several processes at once. */
 static inline void cecl_thread_name(const char *name)
 {
