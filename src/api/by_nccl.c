@@ -51,7 +51,7 @@ static ceclResult_t open_alone(ceclComm_t comm, const struct cecl_hello *all, in
     return cecl_setup_registry(comm, 0, 1);
 }
 
-/* Refuses settings that NCCL cannot carry out. */
+/* Refuses a policy without SMs, which NCCL's kernels need, and turns CECL_CHECK off. */
 static ceclResult_t check_settings(ceclComm_t comm)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -102,7 +102,7 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                                              "not supported; call ceclCommInitRank for each rank");
     if (opened != ceclSuccess)
         return local != ceclSuccess ? cecl_fail_with(local, words) : opened;
-    if (local != ceclSuccess) /* tells the peers at their first agreement */
+    if (local != ceclSuccess) /* the peers learn it at their first agreement */
         return cecl_lifeline_agree(&oob->line, cecl_fail_with(local, words), oob->deadline, NULL);
     comm->net->line = oob->line;
     oob->line = (struct cecl_lifeline){0};

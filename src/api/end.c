@@ -6,7 +6,7 @@
 #include "net/net.h"
 #include "util/log.h"
 
-/* Handles of ended communicators. Public functions recognize and refuse the last 64. */
+/* Handles of ended communicators. Public functions recognize and refuse the last 64 of them. */
 static struct cecl_handles ended = CECL_HANDLES(64);
 
 /* Keeps the memory of a communicator for ever, because pending work or a thread may still use it. */
@@ -25,14 +25,14 @@ ceclComm_t cecl_comm_alloc(void)
     return cecl_handle_new(&ended, sizeof(struct ceclComm));
 }
 
-/* Frees all parts of a communicator whose threads have ended; if work is pending, only those that it does not use. */
+/* Frees the parts of a communicator whose threads have ended; if work is pending, not those that it uses. */
 static void free_parts(ceclComm_t comm, bool drained)
 {
     if (!drained) /* a thread that gives back a launch must see that the communicator has ended */
         comm->magic = 0;
     cecl_mesh_close(comm->mesh);
     cecl_windows_end(comm, drained);
-    /* before the flags: through the registry other communicators ask how far this communicator's calls are */
+    /* before the flags: other communicators ask the registry how far this communicator's calls are */
     if (drained)
         cecl_registry_close(&comm->registry);
     cecl_launcher_free(comm, drained);
@@ -62,7 +62,7 @@ uint32_t cecl_comm_free(ceclComm_t comm, bool drained)
 {
     cecl_living_remove(comm);
     cecl_watch_stop(comm);
-    /* tells the peers now that this rank leaves: waiting for graphs and for the worker may take seconds */
+    /* the peers are told first that this rank leaves: waiting for graphs and for the worker may take seconds */
     if (comm->mesh)
         cecl_mesh_say_goodbye(
             comm->mesh, comm->engine.flags.done ? &comm->engine.flags.epoch[CECL_LANE_MAIN] : NULL);

@@ -17,8 +17,8 @@ CECL_API ceclResult_t ceclGroupStart(void)
 }
 
 /* Makes the group's allocations on one communicator, in the order of the calls: all of them or none. An allocation
- * fails on all ranks or on none, so all ranks undo the same ones. Each communicator has a thread for this: a pool that
- * grows waits for all ranks, and the caller's thread may have several ranks. */
+ * fails on all ranks or on none, so all ranks undo the same allocations. Each communicator has a thread for this: a
+ * pool that grows waits for all ranks, and the caller's thread may have several ranks. */
 static ceclResult_t allocate(void *argument)
 {
     const struct cecl_launch *launch = argument;
@@ -54,7 +54,7 @@ static void *next_allocations(void *launch)
     return find_allocations(((struct cecl_launch *)launch)->next);
 }
 
-/* Carries out the group. After a failure only tells the peers that wait in joins and calls. */
+/* Carries out the group. If the group has failed, only tells the peers that wait for this rank in joins and calls. */
 static ceclResult_t end(struct cecl_group *group)
 {
     struct cecl_launches *all = &group->all;

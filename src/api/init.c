@@ -15,7 +15,7 @@ struct cecl_join {
     struct cecl_join *next;
     ceclComm_t *out; /* the caller's variable for the communicator */
     int nranks, rank;
-    struct cecl_meetings meetings; /* of ceclCommInitAll; zeroed: ranks meet by `id` */
+    struct cecl_meetings meetings; /* for ceclCommInitAll; zeroed: ranks meet by `id` */
     ceclUniqueId id;
     struct cecl_resolved config;
     /* the result of checking the arguments; after an error this rank still joins, so that its peers learn the error */
@@ -52,7 +52,7 @@ CECL_API ceclResult_t ceclGetUniqueId(ceclUniqueId *id)
 
 /* ---- joining by a unique id, or in ceclCommInitAll */
 
-/* The all-gather of ceclCommInitAll. Its threads meet in a log of their own, as the members of a shrink do. */
+/* The all-gather of ceclCommInitAll. Its threads meet in a log (boot/meeting.h), as the members of a shrink do. */
 static ceclResult_t ask_threads(struct cecl_oob *oob, const void *send, void *recv, size_t bytes)
 {
     struct cecl_join *join = oob->context;

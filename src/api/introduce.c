@@ -115,14 +115,14 @@ static ceclResult_t compare_config(const struct cecl_resolved *a, const struct c
     return ceclSuccess;
 }
 
-/* A peer's error; it came through the caller's callbacks, so it may be a number that is no error of cecl. */
+/* A peer's status as an error of cecl. It may have come through the caller's callbacks, so it can be any number. */
 static ceclResult_t known_result(int32_t status)
 {
     return status >= ceclUnhandledCudaError && status <= ceclTimeout ? (ceclResult_t)status
                                                                      : ceclInternalError;
 }
 
-/* Compares versions first, because other versions may have other fields in their introductions. */
+/* Comes before all other comparisons, because other versions may have other fields in their introductions. */
 static ceclResult_t compare_versions(const struct cecl_hello *all, int nranks)
 {
     for (int r = 1; r < nranks; r++)
@@ -159,7 +159,7 @@ static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)
 }
 
 /* Refuses two ranks on one GPU, unless CECL_SHARE_GPU=1. In one process always refuses them: their streams may share a
- * hardware queue, where one rank's wait would block the other rank's work for which it waits. */
+ * hardware queue, where one rank's wait would block the other rank's work that would end it. */
 static ceclResult_t may_have_gpus(const struct cecl_hello *a, const struct cecl_hello *b)
 {
     if (!have_one_gpu(a, b))
@@ -226,7 +226,7 @@ ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *co
     oob->host = me.host + (uint64_t)(config->node_size > 0 ? oob->rank / config->node_size : 0);
     const ceclResult_t told = oob->allgather(oob, &me, all, sizeof(me));
     if (local != ceclSuccess &&
-        (told != ceclSuccess || !all)) /* `all`, which has the message, was not filled in */
+        (told != ceclSuccess || !all)) /* cecl_hellos_compare cannot report it */
         return cecl_fail_with(local, words);
     CECL_TRY(told);
     CECL_TRY(cecl_hellos_compare(all, oob->nranks));

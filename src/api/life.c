@@ -97,8 +97,8 @@ bool cecl_comm_end_pending(ceclComm_t comm, int64_t deadline)
     return ended;
 }
 
-/* Ends the waits of pending work, and frees the communicator. If work is still pending after CECL_RELEASED_MS, memory
- * that it may use stays mapped. */
+/* Ends the waits of pending work, and frees the communicator. If work is still pending after CECL_RELEASED_MS, the
+ * memory that the work may use stays mapped. */
 static void release_and_free(ceclComm_t comm)
 {
     const int64_t deadline = cecl_deadline(CECL_RELEASED_MS);

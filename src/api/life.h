@@ -12,7 +12,7 @@
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              ceclResult_t local, ceclComm_t *comm);
 
-/* Opens the device: a GPU on each rank, or on each the host device. `connected`: the GPU must reach all ranks'
+/* Opens the device: on all ranks a GPU, or on all ranks the host device. `connected`: the GPU must reach all ranks'
  * memory. */
 struct cecl_hello;
 ceclResult_t cecl_setup_device(ceclComm_t comm, const struct cecl_hello *all, bool connected);
@@ -58,9 +58,7 @@ void cecl_living_add(ceclComm_t comm);
 /* Must be called before any part of `comm` is freed. No effect on a communicator that was not added. */
 void cecl_living_remove(ceclComm_t comm);
 
-/* memory.c. Symmetric memory: ceclMemAlloc and ceclMemFree on one communicator, without entering it. */
-
-/* The caller is inside the communicator. */
+/* memory.c. ceclMemAlloc and ceclMemFree for a caller that is already inside the communicator. */
 ceclResult_t cecl_memory_allocate(ceclComm_t comm, void **ptr, size_t bytes);
 ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr);
 

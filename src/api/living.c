@@ -25,8 +25,8 @@ static bool is_healthy(ceclComm_t comm)
            atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
 }
 
-/* Returns whether all calls are done; if so, notes their number. Reads each target only once, because another thread
- * may begin or give up a call meanwhile. */
+/* Whether all calls of the communicator are done; if they are, notes how many calls that is. Reads each target only
+ * once, because another thread may begin or give up a call meanwhile. */
 static bool look(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -56,8 +56,8 @@ static void settle(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether all calls are known to be done. On GPUs true only if settle() has found that and no call was made since then.
- * CUDA may have ended meanwhile, and with it the memory that shows how far calls are. */
+/* Whether all calls are known to be done. On GPUs this is so only if settle() found them done and no call was made
+ * since: by now CUDA may have shut down and freed the memory that shows how far calls are. */
 static bool is_idle(ceclComm_t comm)
 {
     if (comm->dev->ordinal < 0)
@@ -90,7 +90,7 @@ __attribute__((destructor)) static void end(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* CUDA has registered its exit handlers before; they run in reverse order, so settle() runs before CUDA ends. */
+/* Exit handlers run in reverse order, and CUDA has registered its own already, so settle() runs before CUDA ends. */
 static void begin(void)
 {
     (void)!atexit(settle);

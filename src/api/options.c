@@ -1,7 +1,7 @@
 /* ceclSetOptions: the options of later calls on a communicator. */
 #include "comm/comm.h"
 
-/* Over several hosts NCCL's kernels need SMs, as many as were set when NCCL's communicator was made. */
+/* Over several hosts NCCL's kernels need SMs, and NCCL's communicator keeps the maxSms with which it was made. */
 static ceclResult_t check_by_nccl(ceclComm_t comm, const struct cecl_options *chosen)
 {
     if (chosen->sm_policy == CECL_SM_NEVER)

@@ -34,7 +34,8 @@ static ceclResult_t cannot_share(const void *ptr)
         ptr);
 }
 
-/* Makes a window of the memory, unless there is one, and pins it. *window: [out] unchanged for memory of the pool. */
+/* Pins the memory's window, and makes the window first if there is none. *window: [out] unchanged for memory of the
+ * pool. */
 static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
                                struct cecl_window **window)
 {
@@ -67,7 +68,7 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
         free(made);
         return result;
     }
-    /* resets the time that registering has taken, for which the next call would wait for peers (tell.c) */
+    /* resets the time that registering took: the next call would wait so much longer for peers (tell.c) */
     (void)cecl_registry_told_ns(&comm->registry);
     made->next = comm->registrations;
     comm->registrations = made;
@@ -93,7 +94,7 @@ static ceclRegistration_t *find(ceclComm_t comm, ceclRegistration_t handle)
     return at;
 }
 
-/* Whether no other registration is in the window. */
+/* Whether the window still exists, and has no other registration. */
 static bool is_last(const struct ceclRegistration *registration)
 {
     const struct cecl_window *window = registration->window;
@@ -146,7 +147,7 @@ CECL_API ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t han
     return result;
 }
 
-/* Registers the regions of a parent's window with a child. Joins adjacent regions to one registration. */
+/* Registers the regions of a parent's window with a child, adjacent regions together. */
 static void inherit(ceclComm_t child, const struct cecl_window *window)
 {
     for (size_t r = 0, next; r < window->nregions; r = next) {

@@ -58,10 +58,11 @@ static bool is_on_host(ceclComm_t comm)
     return comm->dev->kind == CECL_KIND_HOST;
 }
 
-/* By default staging takes 1 / STAGING_MEMORY_SHARE of the smallest GPU's memory, but at least STAGING_LEAST bytes. */
+/* By default staging takes 1 / STAGING_MEMORY_SHARE of the smallest GPU's memory, at least STAGING_LEAST bytes, and
+ * never more than a threshold and 1 / POOL_SHARE of the pool. */
 #define STAGING_MEMORY_SHARE 512
 #define STAGING_LEAST (1u << 20)
-#define POOL_SHARE 8 /* but never more than 1 / POOL_SHARE of the pool */
+#define POOL_SHARE 8
 
 /* The default size of staging on GPUs. */
 static int64_t staging_of(ceclComm_t comm, uint64_t memory)
@@ -78,7 +79,7 @@ uint64_t cecl_setup_pool_bytes(ceclComm_t comm, const struct cecl_hello *hello)
     return is_on_host(comm) ? UINT64_C(4) << 30 : hello->gpu.memory;
 }
 
-/* Sets the sizes that are not configured. Equal on all ranks, because the smallest GPU decides. */
+/* Sets the sizes that are not configured, to equal values on all ranks: the smallest GPU decides. */
 static void settle_sizes(ceclComm_t comm, const struct cecl_hello *all)
 {
     const bool host = is_on_host(comm);
@@ -97,8 +98,8 @@ static void settle_sizes(ceclComm_t comm, const struct cecl_hello *all)
             host ? (int64_t)threshold(comm, CECL_TUNE_STAGING_MAX_BYTES) : staging_of(comm, least);
 }
 
-/* The time limit of a small call's kernel: the watchdog cannot see its wait, so the kernel ends it. The limit is longer
- * than the watchdog's, because the watchdog can name a late peer. */
+/* The time after which a small call's kernel ends its own wait, which the watchdog cannot see. It is longer than the
+ * watchdog's time limit, so that the watchdog, which can name a late peer, reports first. */
 static uint64_t small_timeout_ns(ceclComm_t comm)
 {
     const uint64_t bound = (uint64_t)comm->config.timeout_ms;
@@ -120,8 +121,8 @@ static uint64_t half_bytes(ceclComm_t comm, const struct cecl_tuning *tuning)
                : 0;
 }
 
-/* Opens the device, the memory of the host in which the flags of messages lie, and in some communicators also those of
- * collectives, and the launcher, whose messages use that memory. Ranks agree on this before any rank can send. */
+/* Opens the device, the host memory for flags of messages (in some communicators also of collectives), and the
+ * launcher, whose messages use that memory. Ranks agree on the result before any rank can send. */
 static ceclResult_t open_device(ceclComm_t comm, const struct cecl_hello *all,
                                 const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
@@ -150,7 +151,7 @@ ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks)
                               comm->config.timeout_ms, &asks);
 }
 
-/* Opens the registry and all else that the worker and the watchdog read. Then starts these threads. */
+/* Opens the registry and all else that the worker and the watchdog read. Then starts both threads. */
 static ceclResult_t open_windows(ceclComm_t comm)
 {
     comm->engine.windows = &comm->windows;
@@ -228,7 +229,7 @@ static ceclComm_t comm_new(int rank, int nranks, const struct cecl_resolved *con
     return NULL;
 }
 
-/* Lays out the shared memory so that it fits either device, because ranks have not agreed on a device yet. */
+/* Makes the shared memory large enough for either device, because ranks have not agreed on a device yet. */
 static void lay_out_shared(ceclComm_t comm, const struct cecl_tuning tunings[CECL_TUNING_DEVICES])
 {
     uint64_t half = 0;

@@ -23,11 +23,11 @@ struct members {
     int *parent_ranks; /* [count] ranks in the parent, in the order of the new ranks */
     int count, rank;   /* rank: this rank's number in the new communicator */
     char *parts;       /* room for introductions or ids, in the order of the parent's ranks */
-    bool is_unmet;     /* the exchange failed: its message has the parent's rank numbers */
+    bool is_unmet;     /* the exchange failed; its message has the parent's rank numbers */
     struct cecl_meeting_plan meeting;
 };
 
-/* Sets all settings of a new communicator, even after an error: one is the time limit for telling the peers. */
+/* Sets all settings of a new communicator, even after an error: telling the peers of it needs the time limit. */
 static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct cecl_resolved *out)
 {
     const bool host = comm->dev->kind == CECL_KIND_HOST;
@@ -151,7 +151,7 @@ static ceclResult_t find_members(ceclComm_t comm, int color, int key, ceclResult
     return ceclSuccess;
 }
 
-/* Over several hosts the members of each color join by a unique id. The first member of a color makes it. */
+/* Over several hosts the members of each color join by a unique id, which the color's first member makes. */
 static ceclResult_t exchange_ids(struct members *members, bool joins, ceclUniqueId *id)
 {
     ceclComm_t comm = members->parent;
@@ -173,15 +173,15 @@ static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, voi
     struct members *members = oob->context;
     const ceclResult_t met = cecl_gather(members->parent, "join", send, members->parts, bytes);
     members->is_unmet = met != ceclSuccess;
-    oob->deadline = cecl_deadline(oob->timeout_ms); /* anew, after waiting for other colors */
+    oob->deadline = cecl_deadline(oob->timeout_ms); /* anew, after the wait for other colors */
     for (int m = 0; m < members->count && recv && met == ceclSuccess; m++)
         memcpy((char *)recv + (size_t)m * bytes,
                members->parts + (size_t)members->parent_ranks[m] * bytes, bytes);
     return met;
 }
 
-/* The error of a join that failed with `joined`: the parent's, if the parent has failed. A member that gives up for
- * this reason may not have told the others. */
+/* The error of a join that failed with `joined`. If the parent has failed, it is the parent's error: a member that gave
+ * up because of that error may not have told the others. */
 static ceclResult_t ask_parent(ceclComm_t comm, ceclResult_t joined)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -225,7 +225,7 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    /* an error here tells no peers, because they may be ranks of the same thread */
+    /* peers do not learn of an error here, because they may be ranks of the same thread */
     CECL_TRY(cecl_group_check_outside("ceclCommSplit", ""));
     CECL_INSIDE(comm, "ceclCommSplit");
     return cecl_comm_add_cure(comm, split(comm, color, key, newcomm, config),
@@ -313,7 +313,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct cecl_oob oob = {.context = &members, .allgather = meet};
     struct choice *all = comm->launcher->exchange;
 
-    if (cecl_comm_hear(comm) != ceclSuccess) /* tells the peers of the failure, then meets */
+    if (cecl_comm_hear(comm) != ceclSuccess) /* the peers learn of it before the members meet */
         cecl_watch_release(comm);
     ceclResult_t result = check_shrink(comm, excluded, count, newcomm, config, all, &resolved);
     for (int r = 0; r < comm->nranks; r++) /* the members; a refusal goes to all of them */

@@ -46,7 +46,7 @@ static ceclResult_t check_event(ceclEvent_t event)
                  : cecl_fail(ceclInvalidArgument, "event: NULL; one of ceclEventCreate expected");
 }
 
-/* Checks the stream first: then an error of the device is about the event. */
+/* Checks the stream first, so that a later error of the device can only be about the event. */
 static ceclResult_t check_both(ceclComm_t comm, ceclEvent_t event, ceclStream_t stream)
 {
     struct cecl_capture capture;

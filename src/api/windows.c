@@ -1,9 +1,9 @@
 /* The public functions for memory that ranks share for one-sided calls. Sharing it has these steps:
  *
- *     each rank       registers its memory
- *     all ranks       tell each other where their memory lies
- *     each rank opens the memory of all peers, and keeps it open until the window is freed
- *     all ranks       agree: all have the window, or none
+ *     each rank    registers its memory
+ *     all ranks    tell each other where their memory lies
+ *     each rank    opens the memory of all peers, and keeps it open until the window is freed
+ *     all ranks    agree: all have the window, or none
  *
  * So no one-sided call has to wait for an import. */
 
