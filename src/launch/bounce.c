@@ -11,9 +11,9 @@ struct cecl_bounce {
     char *base;
     size_t bytes;
     struct cecl_mem mem;
-    /* a larger buffer has replaced this one, which calls that are not enqueued yet may still use */
+    /* a larger buffer has replaced this one; calls that are not enqueued yet may still use this one */
     bool replaced;
-    uint32_t last_use; /* `done` after the last call that used it; set once no lease is left */
+    uint32_t last_use; /* value of `done` after its last use; set once no lease is left */
     struct cecl_bounce *next;
 };
 
@@ -144,7 +144,7 @@ ceclResult_t cecl_bounce_lease(struct cecl_launch *launch, uint64_t bytes,
 }
 
 /* Called when no lease is left. Frees replaced buffers that no pending call uses; a later call of this function frees
- * the other ones. In a failed communicator frees none: peers may use a buffer of a call that failed here. */
+ * the rest. In a failed communicator frees none: peers may still use the buffer of a call that failed on this rank. */
 static void end_last(ceclComm_t comm)
 {
     struct cecl_bounces *bounces = &comm->launcher->bounces;
@@ -158,13 +158,13 @@ static void end_last(ceclComm_t comm)
     bounces->used = 0;
 }
 
-/* Whether a buffer was replaced since the oldest lease. Then leases may lie in several buffers. */
+/* Whether a buffer was replaced since the oldest lease, so that leases may lie in several buffers. */
 static bool has_grown(const struct cecl_bounces *bounces)
 {
     return bounces->memory->next && bounces->memory->next->replaced;
 }
 
-/* Other launches may still have leases, for example those of another thread's group. */
+/* While other launches have leases (another thread's group), gives back only bytes at the end of the used part. */
 void cecl_bounce_end(struct cecl_launch *launch)
 {
     struct cecl_bounces *bounces = &launch->comm->launcher->bounces;

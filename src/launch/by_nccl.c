@@ -77,7 +77,7 @@ static void run(struct cecl_launches *all, struct cecl_launch *first)
         behind = next_by_nccl(behind->next);
     if (all->failed == ceclSuccess)
         (void)!cecl_launches_note(all, NULL, dev->ops->within(dev, add_all, first));
-    /* from here on the thread of a communicator that fails can end it */
+    /* from here on each communicator's thread can end NCCL's communicator after a failure */
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))
         pthread_mutex_unlock(&l->comm->net->lock);
     for (struct cecl_launch *l = first; l != behind; l = next_by_nccl(l->next))

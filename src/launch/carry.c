@@ -3,7 +3,7 @@
 
 #define CARRIED_MOST 64u /* a launch has at most this many copies */
 
-/* The state while copies of a call's blocks from `src` to `dst` are added to one of a launch's lists. */
+/* What is needed to add copies of a call's blocks, from `src` to `dst`, to one of a launch's lists. */
 struct copying {
     struct cecl_launch *launch, **list;
     const struct cecl_call *call;
@@ -96,8 +96,8 @@ static ceclResult_t carry_output(struct copying copying)
     return ceclSuccess;
 }
 
-/* Whether recvbuff is private and peers may write to it, as they may in a group even if they do not when the call is
- * alone. */
+/* Whether recvbuff is private and peers may write to it. In a group they may, even if the call made alone would not let
+ * them. */
 static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool grouped)
 {
     return comm->nranks > 1 && cecl_op_peers_write(call->op) && !cecl_call_is_empty(call) &&
@@ -106,8 +106,8 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool gro
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
 
-/* In place, the input is copied to the bounce buffer before the call, unless the call has a sendbuff even in place: on
- * the root of a rooted call, and if the layout differs between ranks. */
+/* In place, the input lies in recvbuff, and is copied to the bounce buffer before the call. This copy is not needed
+ * where a call has a sendbuff even in place: on the root of a rooted call, and if the layout differs between ranks. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

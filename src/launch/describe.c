@@ -63,7 +63,7 @@ void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cec
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     struct cecl_region
-        region; /* here a shared mapping of a file stands for GPU memory, even before it is registered */
+        region; /* on the host device a shared mapping of a file stands for GPU memory, registered or not */
     if (comm->config.check && comm->dev->kind == CECL_KIND_HOST &&
         comm->dev->ops->region_find(comm->dev, use->buffer, &region) == ceclSuccess &&
         region.kind == CECL_REGION_NONE && !atomic_flag_test_and_set(&said))
@@ -77,8 +77,8 @@ void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cec
 }
 
 /* Settles the windows of a call's buffers. If the communicator registers on use, registers memory that is in no window.
- * *changed: [out] a window has changed, so the buffers must be looked up and settled again. Otherwise also checks
- * private memory. */
+ * *changed: [out] a window has changed, so the buffers must be looked up and settled again. If no window has changed,
+ * also checks private memory. */
 static ceclResult_t settle(ceclComm_t comm, const struct cecl_call *call, bool *changed)
 {
     const struct cecl_device_ops *ops = comm->dev->ops;
@@ -120,8 +120,7 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm)
                                .layout = comm->launcher->layout};
 }
 
-/* Settling the call's buffers may change windows. Then describes and settles the call again, until no window
- * changes. */
+/* Describes and settles the call again until settling its buffers changes no window. */
 ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_args *args,
                                   struct cecl_call *call)
 {
@@ -171,7 +170,7 @@ static ceclResult_t find_changed(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* If windows change at every try, another thread is freeing memory, and the check of the buffers refuses the call. */
+/* If windows change at every try, another thread is freeing memory; the check of the buffers then refuses the call. */
 #define TRIES 4
 
 ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm)

@@ -25,8 +25,7 @@ ceclResult_t cecl_group_check_outside(const char *name, const char *advice)
                    : ceclSuccess;
 }
 
-/* Launches on other communicators stay in a group that is refused, because cecl_launches_compare tells the peers
- * there. */
+/* In a group that is refused, launches on other communicators stay: cecl_launches_compare tells their peers. */
 void cecl_group_take_out(struct cecl_group *group, const struct ceclComm *comm)
 {
     struct cecl_launch **at = &group->all.first;
@@ -115,8 +114,8 @@ ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result)
     return cecl_relay(result, words);
 }
 
-/* The place of the communicator's launch of this kind in the list, also if the launch is not there yet: next to the
- * communicator's other launches, or at the end. So the list has communicators in the order of their first calls. */
+/* Where the communicator's launch of this kind is in the list, or is to be inserted: next to the communicator's other
+ * launches, or at the end. So the list has communicators in the order of their first calls. */
 static struct cecl_launch **place_of(struct cecl_group *group, ceclComm_t comm,
                                      enum cecl_launch_kind kind)
 {
@@ -244,7 +243,7 @@ void cecl_group_forget(ceclComm_t comm)
             cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
                                         "ceclGroupEnd: no call of the group is carried out"));
     if (is_open)
-        cecl_group_take_out(cecl_group_current(), comm); /* refused calls leave an empty launch */
+        cecl_group_take_out(cecl_group_current(), comm); /* a refused call leaves an empty launch */
 }
 
 /* ---- carrying the group out */

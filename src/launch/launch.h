@@ -50,7 +50,7 @@ struct cecl_origin {
     uint64_t changes; /* value of the registry's `changes` when the call's windows were found */
     /* the program's recvbuff, if the call has a bounce buffer instead; otherwise NULL */
     const void *recv;
-    /* the buffer from which late peers fetch the input: the call's own, or a bounce buffer */
+    /* the buffer from which peers that come later fetch the input: the call's own, or a bounce buffer */
     struct cecl_buffer lent;
     uint32_t number; /* the call's number in its group, from 1 on; 0: it is in no group */
 };
@@ -77,10 +77,10 @@ struct cecl_launch {
     ceclComm_t comm;
     struct cecl_launch *next; /* in the store, or in a list of launches that are made together */
     uint8_t state, kind;
-    /* peers rely on the launch, because they know of it, or a part of it is enqueued */
+    /* peers rely on the launch: they know of it, or a part of it is enqueued */
     bool is_owed;
     bool is_grouped;  /* the launch's calls are in a group */
-    bool is_asked;    /* the stream was asked when the launch was taken, and was valid */
+    bool is_asked;    /* the stream was valid when the launch was taken */
     bool is_captured; /* a graph captures the launch; see captured.c below */
     bool is_held;     /* a graph holds the launch */
     bool is_gone;     /* the graph that held the launch is gone */
@@ -99,7 +99,7 @@ struct cecl_launch {
     uint64_t *layouts; /* the layouts of all calls */
     size_t nlayouts, layouts_room;
     uint32_t signature; /* signature of the first `nfull` calls; set if the launch owns a program */
-    /* for check.c. NULL: ranks do not compare the launch's calls */
+    /* for check.c: the list that has this launch. NULL: ranks do not compare the launch's calls */
     const struct cecl_launches *all;
     ceclResult_t compared; /* the comparison's result; ceclInProgress: not compared yet */
 

@@ -9,7 +9,7 @@
 #define CECL_KEPT_SETS 64
 #define CECL_KEPT_WAYS 4
 
-/* Entries of `ends`. If a GPU is behind by more launches than this, it counts as not behind. */
+/* Entries of `ends`. A GPU that is behind by more launches than this counts as not behind. */
 #define CECL_TOLD_ENDS 64u
 
 /* Bounce buffers: registered memory of the communicator, which peers use instead of private memory. A launch leases a
@@ -22,7 +22,7 @@ struct cecl_bounces {
     uint32_t leases;            /* how many launches have a lease */
 };
 
-/* The program of a launch of messages, or of a one-sided call. It is issued once; the next one uses its memory. */
+/* The program of a launch of messages, or of a one-sided call. Issued once; the next such program uses its memory. */
 struct cecl_once {
     struct cecl_plan plan;
     struct cecl_bound bound;
@@ -34,7 +34,7 @@ struct cecl_once {
 struct cecl_messenger {
     struct cecl_posts posts;
     uint64_t groups; /* how many groups this rank has posted, not counting captured ones */
-    uint64_t group;  /* number of the group that is being posted; of a captured one, its ticket */
+    uint64_t group;  /* number of the group that is being posted; if captured, the group's ticket */
     /* [CECL_ROLES][nranks] how many messages the group that is being made has, by role and peer */
     uint32_t *counts;
     ceclStream_t *lanes; /* [nlanes] streams of the communicator, which all plans use */
@@ -63,7 +63,7 @@ struct cecl_launcher {
     struct cecl_once once;
     struct cecl_messenger messenger;
     struct cecl_one_sided_room one_sided;
-    /* memory that one call at a time uses */
+    /* `layout`, `exchange`: memory that one call at a time uses */
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
     void *exchange;   /* what all ranks have sent in the latest exchange: see exchange.h */
     /* a hash of the communicators on which the group that is being made compares calls; 0: only on this one */

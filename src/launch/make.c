@@ -56,7 +56,7 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
     ceclComm_t comm = launch->comm;
     const uint32_t most = cecl_places_entries(&comm->launcher->places);
     CECL_TRY(cecl_launch_check_buffers(launch));
-    /* checks the stream before peers know of the call, because then they rely on it */
+    /* the stream is checked before peers know of the call and rely on it */
     CECL_TRY(cecl_launch_check_stream(launch));
     if (comm->net)
         return cecl_by_nccl_check(launch);
@@ -100,7 +100,8 @@ static ceclResult_t tell_launch(struct cecl_launches *all, struct cecl_launch *l
     return result;
 }
 
-/* Learns where the peers' buffers lie, and gives the launch a program. Messages get theirs when they are issued. */
+/* Learns where the peers' buffers lie, and gives the launch a program. A launch of messages gets its program when it is
+ * issued. */
 static ceclResult_t prepare_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     launch->comm->launcher->making = launch;
@@ -125,8 +126,8 @@ static void note_use(const struct cecl_launch *launch, const struct cecl_imports
     cecl_imports_used(&comm->registry, imports, target);
 }
 
-/* Enqueues a program, or adds it to the graph that captures the launch. program NULL: there is nothing to enqueue. If
- * only a part can be enqueued, peers wait for signals that will not come; so the launch is owed, and the communicator
+/* Enqueues a program, or adds it to the graph that captures the launch. program NULL: there is nothing to enqueue.
+ * If only a part can be enqueued, peers wait for signals that will not come; so sets is_owed, and the communicator
  * fails. */
 static ceclResult_t run_program(struct cecl_launch *launch, const struct cecl_bound *program,
                                 const struct cecl_imports *imports)
@@ -164,8 +165,8 @@ static ceclResult_t run_carried(struct cecl_launch *list)
     return ceclSuccess;
 }
 
-/* Enqueues a launch. The list has collectives before messages, on all ranks: two ranks may have the same message in
- * different groups, so rank A could otherwise wait in a message for rank B while B waits in a collective for A. */
+/* Enqueues a launch. On all ranks the list has collectives before messages. Otherwise, as two ranks may have the same
+ * message in different groups, rank A could wait in a message for rank B while B waits in a collective for A. */
 static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -202,7 +203,7 @@ static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_laun
         result = cecl_exchange_call(comm, is_refused ? &refused : &launch->calls[0],
                                     cecl_launches_failure(all, comm));
     } else if (!is_refused)
-        result = cecl_comm_async(comm); /* they have not if the communicator has failed */
+        result = cecl_comm_async(comm); /* in a failed communicator they have not */
     CECL_TRY(result);
     cecl_exchanged_places(comm, &launch->calls[0], comm->launcher->layout);
     struct cecl_call derived = launch->calls[0];
@@ -225,8 +226,8 @@ static ceclResult_t give_up_all(const struct cecl_launches *all)
 }
 
 /* The steps, in order. What can be refused is checked before peers learn of a launch, and before anything is enqueued.
- * The places of all launches are published before any launch waits for its peers. Of these steps, calls that NCCL makes
- * take only the first. */
+ * The places of all launches are published before any launch waits for its peers. Calls that NCCL makes take only the
+ * first step. */
 static ceclResult_t (*const steps[])(struct cecl_launches *all, struct cecl_launch *launch) = {
     check_launch, tell_launch, prepare_launch, issue_launch};
 

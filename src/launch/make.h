@@ -13,7 +13,7 @@ struct cecl_launches {
     uint64_t pending_ns;      /* ns that are left to wait for late peers while the GPU has work */
     ceclResult_t failed;      /* the result of the first failure */
     ceclComm_t failed_on;     /* the communicator of that failure, or NULL */
-    char words[CECL_MESSAGE_BYTES]; /* its message */
+    char words[CECL_MESSAGE_BYTES]; /* the failure's message */
 };
 
 /* -- state.c -- */

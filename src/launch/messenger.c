@@ -141,7 +141,7 @@ static ceclResult_t make_lanes(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Lists in `full` the peers whose rings have no room for the messages. Returns whether there are none. */
+/* Lists in `full` the peers whose rings have no room for the messages. Returns true if there are none. */
 static bool have_room(ceclComm_t comm, struct cecl_rank_list *full)
 {
     full->count = 0;

@@ -53,7 +53,7 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
                            CECL_SIGNALS - 1);
 }
 
-/* words are compared modulo 2^32, so this many awaited signals may be missing at most */
+/* at most this many awaited signals may be missing, because words are compared modulo 2^32 */
 #define AHEAD_MOST (1u << 30)
 
 /* Several entries of `waits` may await the same signal. `sum`: [in, out] how many signals all entries so far await. */
@@ -90,7 +90,7 @@ static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_arg
     return ceclSuccess;
 }
 
-/* If the peer has left, its memory may be gone: refuses the call. */
+/* Refuses the call if the peer has left, because its memory may be gone. */
 static ceclResult_t check_is_there(ceclComm_t comm, int peer)
 {
     if (peer == comm->rank || !cecl_mesh_left(comm->mesh, peer))

@@ -154,7 +154,7 @@ static struct cecl_launch *kept_for(const struct cecl_launch *launch)
     return NULL;
 }
 
-/* Keeps a launch that has a program; in a full set, instead of another one. */
+/* Keeps a launch that has a program. If the set is full, drops another kept launch. */
 static void keep_launch(struct cecl_launch *launch)
 {
     struct cecl_launch **set = set_of(launch), **place = NULL;
@@ -162,7 +162,7 @@ static void keep_launch(struct cecl_launch *launch)
     for (int w = 0; w < CECL_KEPT_WAYS && !place; w++)
         if (!set[w])
             place = &set[w];
-    /* not a launch whose program is about to run */
+    /* drops no launch whose program is about to run */
     for (int w = 0; w < CECL_KEPT_WAYS && !place; w++) {
         struct cecl_launch **next = &set[(*victim)++ % CECL_KEPT_WAYS];
         if ((*next)->users == 0)
@@ -186,8 +186,8 @@ static uint64_t generation_of(ceclComm_t comm)
     return comm->pool.generation + comm->registry.changes;
 }
 
-/* Whether the program's recvbuffs are the same, if the calls have bounce buffers instead: calls with the same bounce
- * buffers may overlap in the program's buffers. */
+/* Whether the program's recvbuffs behind bounce buffers are the same in both launches. If not, the kept launch's check
+ * says nothing about them, and they may overlap. */
 static bool carries_to_same(const struct cecl_launch *kept, const struct cecl_launch *launch)
 {
     for (uint32_t i = 0; i < launch->nfull; i++)
@@ -253,7 +253,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     CECL_TRY(result);
     launch->signature = cecl_calls_signature(launch->calls, launch->nfull);
     comm->launcher->plans_made++;
-    /* if ranks do not meet in the call, a peer may end it, and free memory, before this rank starts */
+    /* if ranks do not meet in the call, a peer may end its part, and free memory, before this rank starts */
     return meets ? collect_imports(launch) : ceclSuccess;
 }
 

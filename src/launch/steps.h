@@ -37,11 +37,11 @@ ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm);
 /* If call `index` has a private recvbuff and peers may write to it, derives a call with a bounce buffer, and lists in
  * launch->leases the copies that this rank must make. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index);
-/* Chooses the buffer from which late peers fetch: a bounce buffer if sendbuff is private, otherwise call->send. */
+/* Chooses the buffer from which peers that come later fetch: a bounce buffer if sendbuff is private, else
+ * call->send. */
 ceclResult_t cecl_carry_lend(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer *lent);
-/* Adds a copy of sendbuff to the bounce buffer `lent` before the call, because late peers fetch the blocks from
- * there. */
+/* Adds a copy, before the call, from sendbuff to the bounce buffer `lent`, from which peers that came later fetch. */
 ceclResult_t cecl_carry_sent(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer lent);
 /* Adds to a list of launch->leases a copy of the call's bytes between two buffers of this rank, with the options of
@@ -89,8 +89,8 @@ bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call);
 /* Makes a plan of `count` calls. The caller frees the plan. */
 ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                             const struct cecl_told *told, struct cecl_plan *plan);
-/* Gives a launch a program: that of an equal kept launch, or else a new one; then keeps this launch. A launch whose
- * calls do nothing gets no program. */
+/* Gives a launch a program: that of an equal kept launch, or else a new one, for which it keeps this launch. A launch
+ * whose calls do nothing gets no program. */
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
 
 /* Finds the kept launches with equal calls; the launch must have all its calls. Must be called before cecl_launch_bind

@@ -49,7 +49,7 @@ static bool is_readable(struct cecl_buffer input)
     return !input.window || cecl_buffer_is_shared(input);
 }
 
-/* Fills in a record. *lent: [out] the buffer from which late peers fetch. */
+/* Fills in a record. *lent: [out] the buffer from which peers that come later fetch. */
 static ceclResult_t fill_record(struct cecl_launch *launch, const struct cecl_call *call,
                                 struct cecl_place_record *record, struct cecl_buffer *lent)
 {
@@ -98,7 +98,7 @@ ceclResult_t cecl_tell_publish(struct cecl_launch *launch)
 
 /* ---- learning */
 
-/* The record of rank `rank` for a call. This rank must know that rank's places. */
+/* The record of rank `rank` for a call. This rank must already know that rank's places. */
 static const struct cecl_place_record *told_by(const struct cecl_launch *launch, uint32_t call,
                                                int rank)
 {
@@ -241,7 +241,7 @@ static ceclResult_t lend_inputs(struct cecl_launch *launch)
 }
 
 #define PATIENCE_MAX_NS \
-    UINT64_C(100000000) /* a limit for both functions below: registering may take very long */
+    UINT64_C(100000000) /* most ns that each function below adds, as registering may be slow */
 
 /* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the time that this
  * took: peers often have new memory at the same call, and may take longer to register it. */
