@@ -22,7 +22,7 @@ void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound
                                           .counter = (uint8_t)counter};
 }
 
-/* Adds an operation on `lane`. Returns the address of its value, for the caller to fill in. */
+/* Adds a memory operation on `lane`. Returns the address of the operation's value, for the caller to fill in. */
 static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_kind kind,
                         uint32_t *word)
 {
@@ -35,8 +35,8 @@ static uint32_t *add_op(struct cecl_bound *bound, uint8_t lane, enum cecl_memop_
     return &op->value;
 }
 
-/* Makes a cell of a pointer to host memory. The pointer changes from call to call, because calls alternate
- * between two halves of that memory. */
+/* Makes a cell of the pointer *at if `place` is in host memory. The pointer changes from call to call, because calls
+ * alternate between two halves of that memory. */
 static void add_half(const struct cecl_engine *engine, const struct cecl_place *place,
                      struct cecl_bound *bound, void **at)
 {
@@ -62,8 +62,7 @@ static void add_copy(struct cecl_bound *bound, struct cecl_command *command, voi
     bound->batch.count = ++bound->ncopies;
 }
 
-/* How many bytes a copy spans in the memory of its source or destination, whose rows begin one
- * `pitch` apart. */
+/* How many bytes a copy spans in its source or its destination, where rows begin one `pitch` apart. */
 static uint64_t span_of(const struct cecl_copy *copy, uint64_t pitch)
 {
     return copy->rows > 1 ? (copy->rows - 1) * pitch + copy->bytes : copy->bytes;
@@ -81,7 +80,7 @@ static void add_rows(struct cecl_bound *bound, struct cecl_command *command,
                                                          .src_pitch = (size_t)copy->src_pitch};
 }
 
-/* Binds either the row copies of a step or its contiguous copies. The device has an array for each kind. */
+/* Binds either the row copies of a step or its contiguous copies, because each kind has an array of its own. */
 static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, bool rows, struct cecl_bound *bound)
 {
@@ -135,8 +134,8 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
-/* Makes a cell of the last operation's address. The operation was bound to the word of slot 0; each issue uses
- * the word of the slot that the caller gives. */
+/* Makes a cell of the address on which the last operation works. So far that is the word of slot 0; each issue uses the
+ * word of the slot that the caller of the issue gives. */
 static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
 {
     struct cecl_memop *op = &bound->ops[bound->nops - 1];
@@ -147,7 +146,7 @@ static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, ui
                                           .counter = CECL_CELL_GIVEN};
 }
 
-/* Adds an operation on a word of a slot. At each issue the caller gives the slot and the value. */
+/* Adds an operation on a word of a slot. At each issue the caller of the issue gives the slot and the value. */
 static void add_slot_op(struct cecl_bound *bound, const struct cecl_step *step,
                         enum cecl_memop_kind kind, uint32_t *word, uint32_t slot_bytes)
 {
@@ -210,8 +209,8 @@ static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *p
            engine->flags.counters[step->counter].replay == CECL_REPLAY_RESET;
 }
 
-/* Resets the words of several waits after the last of these waits. Until then the words tell the
- * watchdog which peers have come. */
+/* If step `at` ends a run of waits whose words are reset, resets the words of all of them. Not earlier, because the
+ * words tell the watchdog which peers have come. */
 static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at,
                         struct cecl_bound *bound)
 {
@@ -237,7 +236,7 @@ static void write_done(const struct cecl_engine *engine, uint32_t phase, struct 
                      add_op(bound, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done));
 }
 
-/* Whether the main lane's last command runs on the side lane's stream. If so, the side lane already
+/* Whether `lane` is the side lane, and the last command runs on the side lane's stream. Then the side lane already
  * follows the main lane. */
 static bool follows_by_itself(const struct cecl_bound *bound, int lane)
 {
@@ -260,7 +259,7 @@ static ceclResult_t bind_step(const struct cecl_engine *engine, const struct cec
         if (!follows_by_itself(bound, step->lane))
             cecl_bound_command(bound, CECL_COMMAND_AFTER, step->lane, step->first);
         break;
-    case CECL_STEP_POST: /* only small calls post, and a small call is one command */
+    case CECL_STEP_POST: /* only small calls have posts, and a small call is bound as one command */
         return cecl_fail(ceclInternalError, "a post outside a small call");
     }
     return ceclSuccess;
@@ -277,7 +276,7 @@ static void mark(const struct cecl_engine *engine, const struct cecl_step *step,
     write_done(engine, *marked, bound);
 }
 
-/* The call's last kernel marks the end of the call if it exchanges flags; otherwise the stream does. */
+/* If the call ends with a kernel that exchanges flags, that kernel writes `done`; otherwise the stream does. */
 static void bind_end(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     const uint32_t end = cecl_advance_end(&bound->advance);
@@ -319,7 +318,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     struct cecl_advance *advance = &bound->advance;
     const bool small = cecl_plan_is_small(plan);
     if (cecl_plan_is_captured(plan) &&
-        !small) /* captured: no epoch advances, and the plan has the steps that tell the end */
+        !small) /* no epoch advances, and the plan itself has the steps that tell the host of the end */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];

@@ -1,8 +1,8 @@
 /* Binds reductions, including those whose kernels signal and wait. See bind.c. */
 #include "ce/bound.h"
 
-/* The place of a reduction's source. The plan does not know whether a peer is in place, but a peer publishes where
- * its input lies, and that place is bound as CECL_AREA_SEND. */
+/* The place of a reduction's source. The plan does not know whether a peer is in place. A peer's place for
+ * CECL_AREA_SEND is where it says that its input lies, so that area is bound either way. */
 static struct cecl_place source_of(const struct cecl_call *call, const struct cecl_place *place)
 {
     struct cecl_place source = *place;
@@ -53,7 +53,7 @@ ceclResult_t cecl_bind_reductions(const struct cecl_engine *engine, const struct
     return ceclSuccess;
 }
 
-/* Binds the copies that a reduction's kernel makes of its result. */
+/* Binds the further places to which a reduction's kernel writes its result. */
 static ceclResult_t bind_also(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_reduction *reduction,
                               struct cecl_bound *bound)

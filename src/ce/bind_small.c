@@ -5,8 +5,7 @@
 _Static_assert(CECL_SMALL_RANKS <= CECL_SMALL_RANKS_MAX, "a kernel takes no more slots");
 _Static_assert(CECL_SLOT_FACTOR == 2, "cecl_small_slots_bytes relies on it");
 
-/* A call that is not captured gets its number from the communicator's counters. The values are filled in at
- * each issue. */
+/* A call that is not captured gets its number from the communicator's counters, at each issue. */
 static void bind_eager(const struct cecl_engine *engine, struct cecl_bound *bound)
 {
     bound->small_meeting = cecl_bound_meeting(&engine->flags, CECL_LANE_MAIN);

@@ -29,8 +29,9 @@ static uint32_t count_rows(const struct cecl_plan *plan)
 }
 
 /* Lays the arrays out one behind the other from `at` on, and returns how many bytes they take. A
- * step, or a write of `done`, needs at most two operations or copies, two commands (if a batch has
- * rows), and two cells. A copy, or a kernel that exchanges flags, needs three cells at most. */
+ * step, or a write of `done`, needs at most two operations or copies, two commands (if a step has
+ * copies of both kinds), and two cells. A copy, or a kernel that exchanges flags, needs three cells
+ * at most. */
 static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, char *at)
 {
     const size_t nsteps =
@@ -106,7 +107,8 @@ static void explain_small(const struct cecl_plan *plan, ceclExplanation_t *out)
 {
     const struct cecl_call *call = &plan->part.call;
     *out = (ceclExplanation_t){.reductions = (int)plan->nreductions,
-                               /* this kernel also sends and receives, so there are no copies */
+                               /* the kernel that reduces also sends and receives, so there are no
+                                * copies */
                                .kernels = 1,
                                .barriers = (int)plan->phases[CECL_LANE_MAIN],
                                .bytesSent = ((uint64_t)call->nranks - 1) * call->bytes};

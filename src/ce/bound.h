@@ -5,7 +5,7 @@
 
 #include "ce/engine.h"
 
-/* A command: work of one kind on one lane. One call to the device issues it (reductions: one call each). */
+/* A command: work of one kind on one lane. One call to the device issues a command; reductions take one call each. */
 enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,
@@ -20,10 +20,10 @@ enum cecl_command_kind {
 };
 struct cecl_command {
     uint8_t kind;
-    uint8_t lane;          /* the lane on which the command is issued */
+    uint8_t lane;          /* the command's lane */
     bool urgent;           /* REDUCTIONS: issued on the side lane's stream */
     uint8_t counter;       /* FLAGS */
-    uint32_t first, count; /* the command's items, in ops, rows, reductions or batch */
+    uint32_t first, count; /* the command's items, in one of the arrays below */
     uint32_t phase;        /* FLAGS */
 };
 
@@ -36,8 +36,8 @@ struct cecl_bound {
     /* the plan's calls, and what ranks have told each other about these calls; used only while binding */
     const struct cecl_call *calls;
     const struct cecl_told *told;
-    struct cecl_advance advance; /* by how much this call advances the counters */
-    /* -- all arrays from here on lie in `memory`, and are large enough for the plan -- */
+    struct cecl_advance advance; /* how far the call advances the counters */
+    /* -- counts of arrays, then the arrays, which lie in `memory` and are large enough for the plan -- */
     uint32_t ncommands, nops, ncopies, nrows, nreductions, nalso, nsplits, ncells;
     struct cecl_command *commands;
     struct cecl_memop *ops;
@@ -49,9 +49,9 @@ struct cecl_bound {
     struct cecl_meeting *meetings;
     struct cecl_splits *splits; /* the steps of a call by splits on the device */
     void **also;                /* further places to which reductions write */
-    /* places in these arrays and in `small` that are filled at each issue */
+    /* what is filled in, in these arrays and in `small`, at each issue */
     struct cecl_cell *cells;
-    void *memory;
+    void *memory;           /* -- end of the arrays -- */
     uint32_t steps, copies; /* how many steps and copies of a plan have room in `memory` */
     int nlanes;             /* highest lane of a command, plus 1 */
     /* in a plan of messages, both ends of each message; NULL: places come from `told` */
@@ -66,22 +66,22 @@ struct cecl_bound {
 /* bound.c: allocates a bound plan with room for all that `plan` can need, or returns NULL. cecl_bind_plan fills
  * it once bound->calls and bound->told are set. */
 struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
-/* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing if the plan has
- * no kernels and no copies of rows, and no more steps and copies than earlier plans. `bound` may be zeroed. */
+/* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing if the plan has no
+ * kernels, no copies of rows, and at most as many steps and copies as an earlier plan. `bound` may be zeroed. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
 /* bound.c: adds a command. `first` is the index of the command's first item, or the lane that the command
  * follows. */
 struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
                                         uint8_t lane, uint32_t first);
-/* A long call writes `done` each time it has passed this many phases. This is far below 2^31: if two values of
- * `done` were further apart, a comparison modulo 2^32 could not tell whether the call has begun. */
+/* A long call writes `done` each time it has passed this many phases. The number is far below 2^31, because a
+ * comparison modulo 2^32 is wrong for values of `done` that are further apart. */
 #define CECL_PHASES_A_MARK 4096u
 
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,
                             struct cecl_bound *bound);
 
-/* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane, or adds it to
- * what `work` captures. Cells with fixed values need not be filled again before another run. */
+/* run.c: enqueues a bound plan whose cells are already filled, with `work` as the main lane, or adds the plan to the
+ * graph that `work` captures. Cells with fixed values need not be filled again before another run. */
 ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
                               ceclStream_t work, bool is_captured);
 
@@ -97,8 +97,8 @@ ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct c
 /* bind_address.c: the words by which a kernel on `lane` exchanges flags with the kernels of other ranks. The caller
  * fills in what the kernel does, and the values. */
 struct cecl_meeting cecl_bound_meeting(const struct cecl_flags *flags, int lane);
-/* The same for a captured call that is one kernel. The kernel also counts its runs, and writes to flags->replay that
- * it is running. number: the call's number among the communicator's captured calls. */
+/* As cecl_bound_meeting, for a captured call that is one kernel. The kernel also counts its runs, and writes to
+ * flags->replay that it is running. number: the call's number among the communicator's captured calls. */
 struct cecl_meeting cecl_bound_captured(const struct cecl_flags *flags, enum cecl_numbering kind,
                                         uint32_t number, struct cecl_counting *counting);
 
@@ -110,17 +110,17 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
 ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_bound *bound);
 
-/* fuse.c: the steps that one kernel carries out: a reduction, and around it the signals to all
- * peers and the waits for all peers. */
+/* fuse.c: consecutive steps that one kernel carries out: a reduction, and before and after it signals to all peers and
+ * waits for all peers. */
 struct cecl_fused {
     uint32_t count;       /* number of steps, including the first one */
     uint32_t at;          /* index of the reduction among these steps */
-    bool sends;           /* whether the next step copies the reduction's result */
+    bool sends;           /* the kernel also carries out the next step, which copies the result */
     uint32_t does;        /* CECL_MEET_... bits */
-    uint32_t first, last; /* phases of the flags before and behind the reduction */
+    uint32_t first, last; /* the phases of the flags before and after the reduction */
 };
-/* bind_reduce.c: the first binds a step of reductions, the second a reduction whose kernel also signals and
- * waits. */
+/* bind_reduce.c: cecl_bind_reductions binds a step of reductions, cecl_bind_fused a reduction whose kernel also signals
+ * and waits. */
 ceclResult_t cecl_bind_reductions(const struct cecl_engine *engine, const struct cecl_plan *plan,
                                   const struct cecl_step *step, struct cecl_bound *bound);
 ceclResult_t cecl_bind_fused(const struct cecl_engine *engine, const struct cecl_plan *plan,
@@ -130,14 +130,14 @@ static inline bool cecl_plan_is_captured(const struct cecl_plan *plan)
 {
     return cecl_plan_part(plan, 0)->call.captured != 0;
 }
-/* Finds which steps, beginning with step `at`, one kernel can carry out. Returns false if there are
- * none. */
+/* Finds which steps, beginning with step `at`, one kernel can carry out. Returns false if step `at` begins no
+ * such steps. */
 bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fused);
 
 /* Whether the nranks - 1 steps from `at` on differ only in their peers, which are rank + 1, rank + 2, ... */
 bool cecl_is_for_all(const struct cecl_plan *plan, uint32_t at);
-/* Whether one kernel can carry out the whole plan: a barrier, the reduction, and a barrier. Equal on all
- * ranks of a call. */
+/* Whether one kernel can carry out the whole plan: a barrier, the reduction, and a barrier. The result is equal on all
+ * ranks. */
 bool cecl_fuses_all(const struct cecl_plan *plan);
 
 #endif

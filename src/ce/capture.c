@@ -7,8 +7,8 @@
 #include "ce/bound.h"
 #include "flags/turns.h"
 
-/* One thing that a captured call does: it signals the next phase, waits for the phase that was signalled last,
- * or carries out a step of the plan. */
+/* One thing that a captured call does: it signals the next phase, waits for the phase that was signalled last, or
+ * carries out a step of the plan. LEFT_OUT: nothing. */
 enum item_kind { ITEM_SIGNAL, ITEM_WAIT, ITEM_STEP, ITEM_LEFT_OUT };
 struct item {
     enum item_kind kind;
@@ -18,9 +18,10 @@ struct item {
 struct capture {
     struct item *items;
     uint32_t nitems, nphases;
-    uint32_t signal; /* index of the last signal; no wait has followed it if is_open */
+    uint32_t signal; /* index of the last signal; is_open: no wait has followed it */
     bool is_open;
-    /* by lane: how many phases of the original plan are signalled, and how many of these a wait covers */
+    /* by lane: how many phases of the original plan are signalled so far, and how many of these the waits so far
+     * cover */
     uint32_t signalled[CECL_LANES], covered[CECL_LANES];
 };
 
@@ -55,8 +56,8 @@ static void add_wait(struct capture *capture)
     memcpy(capture->covered, capture->signalled, sizeof(capture->covered));
 }
 
-/* A wait is for the phase that this rank has signalled last, and covers all phases before it. So a plan may
- * wait only for phases that the rank itself has signalled. */
+/* In a captured call a wait is always for the phase that this rank has signalled last, and covers all phases before it.
+ * So the plan may wait only for phases that the rank itself has signalled. */
 static ceclResult_t add_wait_for(struct capture *capture, uint32_t lane, uint32_t phase)
 {
     if (capture->signalled[lane] < phase)
@@ -91,7 +92,7 @@ static ceclResult_t list_items(const struct cecl_plan *plan, struct capture *cap
     return ceclSuccess;
 }
 
-/* Adds phases until there are at least three, and no wait follows the last one. */
+/* Adds phases until there are at least three, and the call does not end with a wait. */
 static void close_call(struct capture *capture)
 {
     if (capture->nphases == 0)
@@ -111,7 +112,7 @@ static void repeat_step(const struct cecl_plan *plan, uint32_t at, struct cecl_p
     cecl_plan_repeat(built, &step);
 }
 
-/* Whether the call begins and ends with a signal. If so, its signals tell the host that it is running. */
+/* Whether the call begins and ends with a signal. Then the signals alone tell the host that the call is running. */
 static bool shows_itself(const struct capture *capture)
 {
     uint32_t first = 0, last = capture->nitems;
@@ -121,9 +122,9 @@ static bool shows_itself(const struct capture *capture)
            capture->items[last - 1].kind == ITEM_SIGNAL;
 }
 
-/* Signals a phase. In phase 1 and in the last phase two words change, and the word for which peers wait is
- * written last. Phase 1 first takes the previous call's bits out of TURN, then writes CALL. The last phase
- * first sets CALL to 0, then writes TURN. */
+/* Signals a phase. At phase 1 and at the last phase two words change, and the word for which peers then wait is written
+ * last. Phase 1 first clears the previous call's bits in TURN, then writes CALL. The last phase first sets CALL to 0,
+ * then writes TURN. */
 static void emit_signal(struct cecl_plan *built, uint32_t phase, uint32_t n)
 {
     const int rank = built->part.call.rank;
@@ -164,7 +165,7 @@ static void emit_items(const struct capture *capture, const struct cecl_plan *pl
         cecl_plan_raise(built, rank, CECL_COUNTER_REPLAY, CECL_REPLAY_ENDED);
 }
 
-/* Replaces the plan's steps by the steps of the captured call. The rest of the plan stays. */
+/* Replaces the plan's steps by the steps of the captured call, and keeps the rest of the plan. */
 static ceclResult_t rebuild(struct cecl_plan *plan, struct capture *capture)
 {
     struct cecl_plan built;

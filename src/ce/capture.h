@@ -1,15 +1,14 @@
-/* The plan of a captured call. It has the copies and reductions of the plan that the call would otherwise have.
- * Its signals have fixed values, so a graph may run it any number of times.
+/* The plan of a captured call. It has the copies and reductions of a call that is not captured, but its signals have
+ * fixed values, so a graph may run it any number of times.
  *
- * All steps are on the main lane, in the order of the plan. Every plan works in this order, because its lanes
- * may share one hardware queue anyway. In place of epochs, each rank has one word, which all peers read
- * (CECL_COUNTER_TURN, flags/turns.h). The phases of both lanes become phases 1 to n of this word. All ranks
- * signal them in the same order, on one lane, so a wait for a phase is also a wait for all phases before it.
- * Each wait is for the phase that was signalled last. A signal is left out if the next signal comes before any
- * wait.
+ * All steps are on the main lane, in the order of the original plan. Every plan works in that order even on one lane,
+ * because lanes may share one hardware queue. In place of epochs, each rank has one word, which all peers read
+ * (CECL_COUNTER_TURN, flags/turns.h). The phases of both lanes become phases 1 to n of this word. All ranks signal them
+ * in the same order, on one lane, so a wait for a phase is also a wait for all phases before it. Each wait is for the
+ * phase that was signalled last. A signal is left out if the next signal comes before any wait.
  *
- * A call begins with the wait for the last phase of the previous call. Usually the peers have
- * reached that phase by then. The plans of a barrier, and of a call between two barriers:
+ * A call begins with the wait for the last phase of the previous call (wait 0), which the peers have usually signalled
+ * by then. The plans of a barrier, and of a call between two barriers:
  *
  *     wait 0 | signal 1, wait 1 | signal 2, wait 2 | signal 3
  *     wait 0 | signal 1, wait 1 | copies | signal 2, wait 2 | signal 3
@@ -18,17 +17,17 @@
  * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves only to
  * staging, or from a rank to itself.
  *
- * Two phases would not be enough. A rank could mistake a peer's phase 2 of the previous call for phase 2 of
- * this call: each replay writes the same values, so a word does not show which replay wrote it.
+ * Two phases would not be enough. Each replay writes the same values, so a word does not show which replay wrote it. A
+ * rank could then mistake a peer's phase 2 of the previous call for phase 2 of this call.
  */
 #ifndef CECL_CE_CAPTURE_H
 #define CECL_CE_CAPTURE_H
 
 #include "plan/plan.h"
 
-/* Makes `plan` the plan of a captured call. Leaves it unchanged if one kernel carries out the call
- * and counts captured calls itself: a small call or, with `meets`, a reduction between two
- * barriers. All ranks decide alike. Frees the plan on failure.
+/* Makes `plan` the plan of a captured call. If one kernel carries out the call and counts captured calls itself, keeps
+ * the plan's steps; such a call is a small call or, with `meets`, a reduction between two barriers. All ranks decide
+ * alike. Frees the plan on failure.
  *
  * number  the call's number among the communicator's captured calls. Equal on all ranks, and not 0.
  *         (0 if the plan has no phases: then only this rank makes the call.) */

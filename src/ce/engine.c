@@ -6,12 +6,12 @@
 
 #define SLOT_ALIGN 512u /* slots have multiples of this many bytes */
 #define POOL_SHARE 8    /* each kind of slots takes at most 1 / POOL_SHARE of a rank's pool */
-/* The smallest slots: they have room for the largest small call of more than two ranks. If the pool has no room for
- * them, no call goes through slots. */
+/* The size of the smallest slots, enough for the largest small call of more than two ranks. If the pool has no room for
+ * such slots, no call goes through slots. */
 #define SLOT_LEAST_CUDA (256u << 10)
 #define SLOT_LEAST_HOST (4u << 10)
-/* The bytes of the next rank's staging through which private memory is copied. A chunk is half of them: 8 MiB
- * take 21 us over the link, while a batch of two copies costs about 5 us. */
+/* The bytes of the next rank's staging through which private memory is copied. A chunk is half as large: 8 MiB take 21
+ * us over the link, while a batch of two copies costs about 5 us. */
 #define CARRY_CUDA (16u << 20)
 #define CARRY_HOST (64u << 10)
 
@@ -37,8 +37,7 @@ static uint64_t slot_bytes_of(const struct cecl_pool *pool, uint64_t small_bytes
     return 0;
 }
 
-/* Bytes of all slots for calls that are not captured. Captured calls have separate slots, which take equally many
- * bytes. */
+/* Bytes of all slots for calls that are not captured. The slots for captured calls take as many again. */
 static uint64_t slots_bytes(const struct cecl_engine *engine)
 {
     return 2 * (uint64_t)engine->nranks * CECL_SLOT_FACTOR * engine->slot_bytes;
@@ -54,7 +53,7 @@ static uint64_t table_bytes(int nranks)
                                SLOT_ALIGN);
 }
 
-/* Clears the slots, so that no line of a slot holds a flag that a call could wait for. */
+/* Clears the slots, so that no line of a slot holds a flag for which a call may wait. */
 static ceclResult_t clear_slots(const struct cecl_engine *engine)
 {
     char *staging = cecl_pool_at(engine->pool, engine->rank, engine->staging_offset);

@@ -3,9 +3,9 @@
  *
  *     signal all, wait for all | reduce | copies of the result | signal all | wait for all
  *
- * Any of these steps may be missing, except the reduction. If no signal comes just before a wait,
- * the stream waits instead of the kernel. Such a wait may be long, and a kernel that waits makes
- * copies beside it slower. */
+ * Any of these steps may be missing, except the reduction. If no signal comes just before a wait, the wait may be long;
+ * then the stream waits instead of the kernel, because a kernel that waits slows down copies that run at the same
+ * time. */
 #include "ce/bound.h"
 
 bool cecl_is_for_all(const struct cecl_plan *plan, uint32_t at)
@@ -37,7 +37,7 @@ static bool is_barrier(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
            plan->steps[at].phase == plan->steps[at + peers].phase;
 }
 
-/* Whether a step is a reduction that a kernel may carry out together with steps around it. */
+/* Whether a step is a single reduction, so that its kernel may carry out steps around it. */
 static bool is_reduction(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     return at < plan->nsteps && plan->steps[at].kind == CECL_STEP_REDUCE &&
@@ -66,8 +66,8 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
     return true;
 }
 
-/* Whether kernels before step `at` have written to peers since this lane's last flags. If so, the
- * stream must signal, because a kernel's signal is ordered only behind that kernel's own writes. */
+/* Whether kernels before step `at` have written to peers since this lane signalled or waited last. If so, the stream
+ * must signal, because a kernel's signal comes only after that kernel's own writes. */
 static bool follows_writes(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     for (; at >= 2 && plan->steps[at - 1].kind >= CECL_STEP_COPY &&
@@ -107,7 +107,7 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
     return fused->does != 0 || fused->sends;
 }
 
-/* Whether the plans of all ranks have the same form: each rank has a share to reduce, and its kernel can count
+/* Whether the plans of all ranks have the same form: each rank has a share to reduce, by a kernel that can count
  * captured calls. */
 static bool are_alike(const struct cecl_part *part)
 {

@@ -1,5 +1,5 @@
-/* Lowers a call to a plan, by the lowering of its family, of small calls, or of calls through host memory. Sets
- * the reason that ceclExplain gives. */
+/* Lowers a call to a plan, by one of three lowerings: for the call's family, for small calls, or for calls through host
+ * memory. Sets the reason that ceclExplain gives. */
 #include "ce/lower.h"
 
 #include <stdio.h>
@@ -83,8 +83,8 @@ ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan)
     return ceclSuccess;
 }
 
-/* All ranks meet, and nothing moves. A rank's stream goes on when every rank's stream has reached the call. This is
- * zero SM, because flags are stream operations. */
+/* A barrier: nothing moves. A rank's stream goes on when every rank's stream has reached the call. This takes no SM,
+ * because flags are stream operations. */
 ceclResult_t cecl_lower_barrier(const struct cecl_part *part, struct cecl_plan *plan)
 {
     if (part->call.nranks > 1)

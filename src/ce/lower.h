@@ -9,22 +9,22 @@
  * ceclInvalidUsage when staging is too small (the message says so). */
 ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan);
 
-/* Lowers several calls of one rank to one plan, in which they share barriers. Each call that goes through
- * staging gets a part of staging (parts[i].means). Where a rank came late, copies are made by the rank that
- * knows both places (route.c). Errors as cecl_lower. */
+/* Lowers several calls of one rank to one plan, in which they share barriers. Each call that goes through staging gets
+ * a part of staging (parts[i].means). If a rank came late, the rank that knows both places makes the copies (route.c).
+ * Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
-/* Like cecl_lower_group, but as if no rank had come late, so each rank pushes. Used by route.c. */
+/* As cecl_lower_group, but as if no rank had come late, so each rank pushes. Also for route.c. */
 ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 /* The table cecl_lowerings lists these functions. */
 typedef ceclResult_t cecl_lower_fn(const struct cecl_part *part, struct cecl_plan *plan);
 cecl_lower_fn cecl_lower_gathered;  /* one block to all, by copies */
 cecl_lower_fn cecl_lower_exchanged; /* a block for each, by copies */
-cecl_lower_fn cecl_lower_per_rank;  /* blocks by a layout that differs from rank to rank */
+cecl_lower_fn cecl_lower_per_rank;  /* blocks of different sizes */
 cecl_lower_fn cecl_lower_reduction;
 cecl_lower_fn cecl_lower_barrier;
-cecl_lower_fn cecl_lower_splits; /* rows whose numbers only the device knows */
+cecl_lower_fn cecl_lower_splits; /* rows that are counted only on the device */
 cecl_lower_fn cecl_lower_carry;  /* a copy between two buffers of one rank */
 
 #endif

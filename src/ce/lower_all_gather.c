@@ -1,6 +1,5 @@
-/* One block from each rank to all ranks. Block r of every recvbuff is rank r's block. Blocks may
- * differ in size, and lie anywhere as long as they do not overlap. A broadcast has one block, its
- * root's.
+/* One block from each rank to all ranks. Block r of every recvbuff is rank r's block. Blocks may differ in size, and
+ * may lie in any places that do not overlap. A broadcast has one block, its root's.
  *
  *     push:  | barrier 1 | my block -> block r of every peer (own too, out of place) | barrier 2 |
  *
@@ -18,14 +17,14 @@
  *
  * A call with only one block, if it is large, goes another way: see lower_spread.c.
  *
- * Barrier 1 says "my recvbuff may be written" (push) or "my block is in my recvbuff" (pull).
- * Barrier 2 says "my data is with you" (push) or "I have read your block" (pull). Pull reads
- * recvbuffs and never a peer's sendbuff, because a sendbuff may be any memory.
+ * Barrier 1 says "my recvbuff may be written" (push) or "my block is in my recvbuff" (pull). Barrier 2 says "my data is
+ * with you" (push) or "I have read your block" (pull). A pull reads the peers' recvbuffs, not their sendbuffs, which
+ * may be memory that peers cannot reach.
  *
- * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call, the later
- * one of two ranks makes both copies between them, in the order of its stream: the block to the receiver, then
- * the piece back to the owner (route.c). No barrier depends on whether the later rank is in place, so its peers
- * need not know whether it is. */
+ * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call, the later one of two
+ * ranks makes both copies between them, in stream order: the block to the receiver, then the piece back to the owner
+ * (route.c). A late call has the same barriers whether or not the later rank is in place, so its peers need not
+ * know. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)
@@ -106,7 +105,7 @@ static void pull(const struct cecl_part *part, struct cecl_plan *plan)
     cecl_plan_say(plan, "pull, one batch");
 }
 
-/* Whether some rank is outside. Ranks agree on this, unless a rank came late; and a late call has the same
+/* Whether some rank is outside. If a rank came late, ranks may get different answers; but a late call has the same
  * barriers either way. */
 static bool some_are_outside(const struct cecl_part *part)
 {

@@ -27,9 +27,9 @@
  *     | my block p -> first half at p | barrier | my first half -> second half at the owners
  *     | barrier | my block p, in my second half -> its place at p | at last: barrier |
  *
- * The first barrier of a chunk says "my staging is free": in stream order it follows the copies that read
- * staging. The second barrier says "your data is there". Each rank sends its blocks before the second barrier,
- * and arriving blocks overwrite them after it. */
+ * The first barrier of a chunk says "my staging is free": in stream order it follows the copies that read staging. The
+ * second barrier says "your data is there". Each rank sends its blocks before the second barrier; only after it do the
+ * arriving blocks overwrite them. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -63,7 +63,7 @@ static void out_of_place(const struct cecl_part *part, struct cecl_plan *plan)
     cecl_plan_say(plan, "%s, one batch", part->way.move.direction == CECL_PUSH ? "push" : "pull");
 }
 
-/* Where the bytes of a block, from byte `from` on, lie in staging. */
+/* Bytes of a block that lie in staging, from byte `from` of the block on. */
 static struct cecl_extent staging_at(const struct cecl_part *part, int rank, uint64_t offset,
                                      uint64_t from)
 {
@@ -90,11 +90,11 @@ static ceclResult_t staging_too_small(const struct cecl_part *part, uint64_t lea
                      part->call.nranks, least);
 }
 
-/* The rounds in which a rank's own block goes through the staging of the rank's peers. */
+/* The rounds in which a rank's own block goes through its peers' staging. */
 struct rounds {
     struct cecl_pieces pieces;
     uint64_t bytes; /* bytes of the own block in one round */
-    /* bytes of the half of staging that a round uses; 0: the only round uses all of staging */
+    /* bytes of half of staging, which a round uses; 0: the only round uses all of staging */
     uint64_t half;
 };
 
@@ -196,7 +196,7 @@ static void move_chunk(const struct cecl_part *part, struct cecl_plan *plan, uin
     cecl_plan_next_wave(plan);
 }
 
-/* Moves a chunk without a copy within one GPU, through the first and the second half of staging
+/* Moves a chunk without a copy within one GPU: through the receiver's first half of staging and the owner's second half
  * (see above). */
 static void move_chunk_without_sm(const struct cecl_part *part, struct cecl_plan *plan,
                                   uint64_t chunk, uint64_t done, uint64_t bytes)

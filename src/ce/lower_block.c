@@ -66,8 +66,8 @@ struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, 
     return (struct cecl_pieces){(int)count, whole < room ? whole : room};
 }
 
-/* Copies tiles to staging, where they lie densely. Copy engines move the rows, so no kernel packs them. A
- * reduction then reads one dense block, however many tiles the call has. */
+/* Copies tiles to staging, where they lie densely. Copy engines move the rows, so no kernel needs to pack them. The
+ * reduction reads one dense block, however many tiles the call has. */
 void cecl_lower_tiles(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
                       int to, uint64_t first, uint64_t bytes)
 {

@@ -6,8 +6,8 @@
  *     | chunk 0 -> the first half there | chunk 1 -> the second half there; chunk 0 -> its place
  *     here | chunk 2 -> the first half; ...
  *
- * This rank makes all copies itself, and stream order separates its batches. So no flag is needed, and peers
- * need not know. Under CECL_SM_ALLOW, or if there is one rank, a single local copy replaces all these steps. */
+ * This rank makes all copies itself, and its batches run in stream order. So no flag is needed, and peers need not know
+ * of the copies. Under CECL_SM_ALLOW, or if there is one rank, a single local copy replaces all these steps. */
 #include "ce/lowering.h"
 
 static struct cecl_extent lent(const struct cecl_part *part, uint64_t chunk, uint64_t n)

@@ -7,24 +7,24 @@
 #include "ce/lowering.h"
 #include "util/grow.h"
 
-/* Calls of a group that share barriers are a bundle; bundles follow each other. The first bundle has all calls
- * that only move data, and the reductions that need no staging. Reductions that need staging join the first
- * bundle as long as staging has room, and then begin the next bundle. Reductions in several chunks come behind
- * the bundles, as one pipeline (lower_staged.c). Last come reductions that can be in no bundle and not in the
- * pipeline (such as a late ceclReduce in several chunks), one after the other. */
+/* Calls of a group that share barriers are a bundle; bundles follow each other. The first bundle has all calls that
+ * only move data, and the reductions that need no staging. Reductions that need staging join a bundle as long as
+ * staging has room; the first one that does not fit begins the next bundle. Reductions in several chunks come after the
+ * bundles, as one pipeline (lower_staged.c). Last come, one after the other, reductions that can be neither in a bundle
+ * nor in the pipeline, such as a late ceclReduce in several chunks. */
 struct bundles {
     struct need {
         enum cecl_together how;
         uint64_t staging; /* in a bundle: how many bytes of staging only this call may use */
     } * needs;            /* [calls] */
-    uint32_t *order; /* [calls] bundle by bundle, then the pipeline, and then the other calls */
+    uint32_t *order; /* [calls] bundle by bundle, then those in the pipeline, then the others */
     uint32_t *ends;  /* [count] where each bundle ends in `order` */
     uint32_t count;
     uint32_t bundled, piped; /* where the bundles end in `order`, and where the pipeline ends */
-    uint32_t nreductions, nreducing; /* reductions in bundles, and bundles with reductions */
+    uint32_t nreductions, nreducing; /* how many reductions are in bundles, in how many bundles */
 };
 
-/* Whether a call of a group needs a part of staging for itself. All such calls get equal parts. */
+/* Whether a call of a group that only moves data needs a part of staging for itself. All such calls get equal parts. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;
@@ -85,7 +85,7 @@ static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, stru
             used = 0;
         }
         means->staging_offset += used;
-        /* this much is enough: the reduction is lowered as if it had all of staging */
+        /* the reduction needs no more, and is lowered as if this were all of staging */
         means->staging_bytes = staging;
         used += cecl_round_up(staging, CECL_PIECE_ALIGN);
         bundles->order[at++] = i;
@@ -165,9 +165,9 @@ static ceclResult_t lower_together(struct cecl_part *parts, uint32_t nparts,
     ceclResult_t result = ceclSuccess;
     for (uint32_t i = 0; i < nparts; i++) {
         parts[i].way.move.beside = false; /* merging keeps batches, but not lanes */
-        parts[i].way.reduce.sms_end = 0;  /* the end of a share needs a lane of its own */
+        parts[i].way.reduce.sms_end = 0;  /* SMs reduce the end of a share on the side lane */
         parts[i].way.small = false;       /* a small call's kernel can carry out only one call */
-        parts[i].way.by_host = false;     /* a half of the host memory has room for only one call */
+        parts[i].way.by_host = false;     /* a rank's host memory has room for only one call */
         bundles->needs[i] = need_of(&parts[i]);
     }
     bundle(parts, nparts, share_staging(parts, nparts) > 0 ? staging : 0, bundles);

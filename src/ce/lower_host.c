@@ -7,12 +7,12 @@
  * behind large ones. Copies to and from the host have engines of their own. (docs/measurements.md, "Small calls
  * beside bulk copies")
  *
- * A call is not cut into overlapping chunks. A stream loses 11 us each time it changes between
- * these engines, and a call of 1 MiB took longer in 2 or 4 chunks.
+ * A call is not cut into overlapping chunks. A stream loses 11 us each time it changes from one engine to another, and
+ * a call of 1 MiB took longer in 2 or 4 chunks.
  *
- * No barrier comes first, because calls alternate between two halves; the verifier shows that two halves are
- * enough. Calls through slots (lower_small.c) also change the half that the next call uses. No rank touches a
- * peer's buffers. */
+ * No barrier comes first, because calls alternate between two halves; the verifier shows that two halves are enough.
+ * Calls through slots (lower_small.c) alternate with them: one counter selects the half. No rank touches a peer's
+ * buffers. */
 #include "ce/lowering.h"
 
 /* Where the block from rank `from` to rank `to` lies in memory of the host. */

@@ -16,24 +16,24 @@
  *     lane of a   wait for ready, copies, signal moved  |
  *     lane of b   wait for ready, copies, signal moved  |
  *
- * There is no deadlock: a message ends once the sender's group and the receiver's group have begun, whatever
- * other messages do (docs/models/pairs.pml). A group begins when its stream reaches it. NCCL has the same rule,
- * so every program that ends with NCCL ends here. The rule holds because a lane has only the messages of one
- * peer, in the order of that peer's groups. With a single lane for all peers, a copy for peer a would wait
- * behind a copy for peer b, and b may come late because it waits for a.
+ * There is no deadlock: a message ends once the sender's group and the receiver's group have begun, whatever other
+ * messages do (docs/models/pairs.pml). A group begins when its stream reaches it. NCCL has the same rule, so every
+ * program that ends with NCCL ends here. The rule holds here because a lane has only the messages of one peer, in the
+ * order of that peer's groups. With a single lane for all peers, a copy for peer a would wait behind a copy for peer b,
+ * although b itself may wait for a.
  *
- * A captured group has the main lane only, and the sender always counts as second. The group needs no lane for
- * each peer, because groups meet when they are captured: a group takes a ticket, tells its peers its messages,
- * and waits until they have told theirs. The main lane sends in the order of the tickets of the peers' groups,
- * so each group waits only for groups with smaller tickets. There is no deadlock if all ranks launch their
+ * A captured group has the main lane only, and the sender always counts as second. The group needs no lane for each
+ * peer, because groups are coordinated when they are captured: a group takes a ticket (a number), tells its peers its
+ * messages, and waits until they have told theirs. The main lane sends in the order of the tickets of the peers'
+ * groups, so each group waits only for groups with smaller tickets. There is no deadlock if all ranks launch their
  * graphs in the order in which they captured them. (But a group takes its ticket before the barriers of its
- * collectives. If the groups of two ranks have messages for each other and different collectives, these ranks
- * may wait for each other.)
+ * collectives. If the groups of two ranks have messages for each other and different collectives, these ranks may wait
+ * for each other.)
  *
- * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams
- * through one hardware queue, in the order of issue, so a lane could wait behind a caller's stream. To avoid
- * this, lanes have streams of the highest priority, which a caller's stream rarely has, and waits for peers in
- * the caller's stream are issued after all lanes. */
+ * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams through one
+ * hardware queue, in the order of issue, so a lane could wait behind a caller's stream. To avoid this, lanes have
+ * streams of the highest priority, which a caller's stream rarely has. In the caller's stream, the waits for peers are
+ * issued after the work of all lanes. */
 #include "ce/messages.h"
 #include "flags/turns.h"
 
@@ -64,8 +64,8 @@ static void await_peer(struct cecl_plan *plan, const struct cecl_message *m, uin
     cecl_plan_await(plan, m->peer, counter + theirs, (uint32_t)m->number);
 }
 
-/* Whether message `a` comes before message `b` on the lanes. Messages are sorted by peer (captured ones are
- * not), then by the peer's group. Within a group they keep the caller's order. */
+/* Whether message `a` comes before message `b` on the lanes. Messages are sorted by peer, then by the peer's group;
+ * captured messages only by the peer's group. Messages of one peer's group keep the caller's order. */
 static bool is_before(const struct cecl_message *messages, uint32_t a, uint32_t b)
 {
     const struct cecl_message *one = &messages[a], *two = &messages[b];
@@ -105,9 +105,9 @@ static void add_copy(struct cecl_plan *plan, const struct cecl_message *m, uint3
         cecl_plan_copy(plan, to, from, m->bytes);
 }
 
-/* Adds the copies that this rank makes, on a lane for each peer, or on the main lane if there is a single
- * peer or a graph captures the group. The messages from or to one group of a peer share one wait and
- * one batch of copies. Returns the lane after the last one that was taken. */
+/* Adds the copies that this rank makes, on a lane for each peer, or on the main lane if there is a single peer or a
+ * graph captures the group. The messages from or to one group of a peer share one wait and one batch of copies. Returns
+ * the number after the last lane that was taken. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
                      const uint32_t *order)
 {

@@ -4,16 +4,15 @@
  *
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
  *
- * Pushing the results of one chunk while SMs read the next gained nothing, because both fill the
- * same link. But the link is idle for a while when copy engines take over from SMs. In that time
- * SMs may reduce the end of a large block (way.reduce.sms_end), as many bytes as they can read and
- * send meanwhile:
+ * It gains nothing to push the results of one chunk while SMs read the next, because both fill the same link. But the
+ * link is idle for a while when copy engines take over from SMs. In that time SMs may reduce the end of a large block
+ * (way.reduce.sms_end), as many bytes as they can read and send meanwhile:
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |
  *
- * In a small all-reduce through staging every rank sends its input to all ranks and reduces
- * everything, which takes one exchange less. */
+ * In a small all-reduce through staging every rank sends its input to all ranks and reduces everything, which saves the
+ * exchange of results. */
 #include "ce/reducing.h"
 
 /* Sends this rank's whole input to every peer's staging; every rank reduces everything. */
@@ -81,8 +80,7 @@ static bool is_one_shot(const struct cecl_part *part)
            total_of(part) <= part->means.staging_bytes / ((uint64_t)part->call.nranks - 1);
 }
 
-/* The byte of a share from which SMs reduce the end of the share separately; 0: they reduce the share at
- * once. */
+/* The byte of a share from which SMs reduce the share's end separately; 0: they reduce the whole share at once. */
 static uint64_t end_begin(const struct cecl_part *part)
 {
     const uint64_t share = part->way.reduce.share, end = part->way.reduce.sms_end;

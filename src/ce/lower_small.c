@@ -4,8 +4,8 @@
  *     signal all | post my block for p into my slot at p, for all p | wait for the lines of all
  *     | my slots -> recvbuff, or reduced to it |
  *
- * On every device a small call has just these steps (sm/small.h): data is posted line by line, and each line
- * carries its flag. The signals only tell the watchdogs that the rank is in the call. No rank waits for them.
+ * A small call has these steps on every device (sm/small.h): data is posted line by line, and each line carries its
+ * flag. The signals only tell the watchdogs that the rank is in the call. No rank waits for them.
  *
  * No barrier comes first, because calls alternate between two halves; the verifier shows that two halves are
  * enough. No other rank touches a rank's sendbuff and recvbuff. */

@@ -1,12 +1,13 @@
-/* Calls whose numbers of rows only the device knows: two kernels on each rank, and a barrier behind each.
+/* Calls by splits on the device, where the host does not know how many rows move: two kernels on each rank, and a
+ * barrier after each kernel.
  *
  *     main | write my line to all tables | barrier | move my rows to the recvbuffs | barrier |
  *
- * (sm/splits.h says what the kernels do.) The tables lie in a part of staging that no other kind of call uses.
- * A rank may write to its peers' tables without a barrier before: the last barrier of the previous call by
- * splits said that all ranks had read their tables. (For the rest of staging no barrier says so: after a
- * reduce-scatter, peers may still reduce what lies there.) The first barrier says that all lines are there, and
- * that the peers' recvbuffs may be written. Streams wait at barriers, kernels do not. */
+ * (sm/splits.h says what the kernels do.) The tables lie in a part of staging that no other kind of call uses. A rank
+ * may write to its peers' tables without a barrier before: the last barrier of the previous call by splits said that
+ * all ranks had read their tables. (The rest of staging may still be in use: after a reduce-scatter, peers may still
+ * reduce what lies there.) The first barrier says that all lines are there, and that the peers' recvbuffs may be
+ * written. At barriers streams wait, not kernels. */
 #include "ce/lowering.h"
 #include "sm/splits.h"
 

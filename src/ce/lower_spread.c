@@ -7,8 +7,8 @@
  *     | barrier | root: piece i of round 1; i-th peer: piece i of round 0 -> all others
  *     | barrier | ... | i-th peer: piece i of the last round -> all others | barrier |
  *
- * All pieces go to their place in recvbuff. If the root is out of place, peers pass their pieces on to the
- * root, too, so that it gets its own block; with SMs, the root copies its own block instead. */
+ * All pieces go to their place in recvbuff. If the root is out of place, peers pass their pieces on to the root as well
+ * as to each other, so that it gets its own block; with SMs, the root copies its own block locally instead. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -17,7 +17,7 @@
 struct pieces {
     int root;
     uint64_t all; /* bytes of the block */
-    /* how many bytes each peer's piece has in a round; the last pieces may be smaller or empty */
+    /* bytes of a peer's piece in a round; the last pieces may be smaller or empty */
     uint64_t piece;
     uint64_t round;  /* bytes of all peers' pieces in a round */
     uint64_t rounds; /* at most way.move.spread rounds */

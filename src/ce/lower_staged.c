@@ -6,41 +6,39 @@
  *          |   chunk k of my block p -> its room in p's staging, for all p; signal "it is there"
  *     side | for each chunk k: once it is there from all: reduce it; signal "its room is free"
  *
- * All ranks send the same chunk at the same time. A rank that ran ahead would send to the same peer
- * as another rank, and both would share that peer's link.
+ * All ranks send the same chunk at the same time. A rank that ran ahead would send to a peer to which another rank is
+ * sending, and both would share that peer's link.
  *
- * These steps are a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, because the links
- * are idle while the last reduction runs. An all-reduce sends the results of all chunks but the last during its
- * last reduction, and the last chunk's result after it. (Sending each result behind the chunk that follows it
- * would cost one more exchange for each chunk.) A reduce sends a chunk's result to the root's recvbuff behind
- * the next chunk:
+ * These steps are a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, so that the last reduction
+ * is short: the links are idle while it runs. An all-reduce sends the results of all chunks but the last during its
+ * last reduction, and the last chunk's result after it. (To send each result after the next chunk would cost one more
+ * exchange for each chunk.) A reduce sends a chunk's result to the root's recvbuff after the next chunk:
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> root | ... | barrier |
  *
- * Several reductions of a group are a pipeline: the first chunk of a reduction follows the last chunk of the
- * reduction before, as if they were chunks of one call. So data is sent during all reductions of chunks but the
- * last, and each call but the last has as few chunks as staging allows. An all-reduce that is not the last call
- * sends all its results behind the next reduction's first chunk.
+ * Several reductions of a group are a pipeline: the first chunk of a call follows the last chunk of the call before, as
+ * if they were chunks of one call. So the links are busy while SMs reduce any chunk but the very last, and each call
+ * but the last has as few chunks as staging allows. An all-reduce that is not the last call sends all its results after
+ * the next call's first chunk.
  *
- * Lanes may share a queue of the hardware. The queue runs steps in the order of issue, which is the
- * order of the plan. So chunk k + 1 is sent before chunk k is reduced, and every wait comes behind
- * its signal.
+ * Lanes may share a hardware queue, which runs steps in the order of issue: the order of the plan. So in the plan chunk
+ * k + 1 is sent before chunk k is reduced, and every wait comes after its signal.
  *
- * A reduced chunk lies in the rank's own recvbuff. In a reduce it lies in staging until it is
- * sent, because only the root has a recvbuff. With one chunk, everything is on one lane:
+ * A reduced chunk lies in the rank's own recvbuff; in a reduce it lies in staging until it is sent, because only the
+ * root has a recvbuff. With one chunk, all steps are on one lane:
  *
  *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | -> recvbuffs | ...
  *
- * If a rank came late to the call (way.reduce.meet_first), the receiver of a result may have to fetch it. So
- * all ranks meet before results are copied: an all-reduce copies all of them at the end, and a reduce goes
- * through these steps once for each chunk:
+ * If a rank came late to the call (way.reduce.meet_first), the receiver of a result may have to fetch it. So a barrier
+ * comes before results are copied. An all-reduce copies all results at the end; a reduce takes these steps for each
+ * chunk:
  *
  *     main | barrier | my block p -> p's staging, for all p | barrier | reduce | barrier | result
  *     -> root |
  *
- * The input may be tiles (plan/block.h). Copy engines move the tiles' rows to staging, where they lie densely.
- * A rank copies its own tiles to its own staging, too, because kernels read contiguous blocks. With several
- * chunks the side lane makes these copies, which saves waits between the lanes.
+ * The input may be tiles (plan/block.h). Copy engines move the tiles' rows to staging, where they lie densely. A rank
+ * also copies its own tiles to its own staging, because kernels read contiguous blocks. With several chunks the side
+ * lane copies a rank's own tiles, which saves waits between the lanes.
  *
  * In place, the recvbuff is the input. When rank p pushes its result to a peer, the result overwrites that
  * peer's input to block p. This is safe, because p reduced block p only after the peer's input had arrived. */
@@ -50,7 +48,7 @@
 
 #define IN_FLIGHT CECL_CHUNKS_IN_FLIGHT
 
-/* Copies a range of this rank's input to block `block` to staging, at `dst`. */
+/* Copies a range of this rank's input for block `block` to `dst`, in staging. */
 static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
                   int block, uint64_t first, uint64_t bytes)
 {
@@ -60,7 +58,8 @@ static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct c
         cecl_plan_copy(plan, dst, input_at(part, part->call.rank, block, first), bytes);
 }
 
-/* Copies chunk k of my own tiles to my own staging. Other inputs are reduced where they lie. */
+/* Copies chunk k of my own tiles to my own staging. If the input is no tiles, does nothing: my own input is reduced
+ * where it lies. */
 static void stage_own(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct cecl_chunks *chunks, uint64_t k)
 {
@@ -122,7 +121,8 @@ static void send_chunk(const struct cecl_part *part, struct cecl_plan *plan,
                 cecl_chunk_bytes(chunks, k));
 }
 
-/* Waits until all ranks have sent their last chunk, then sends all results that an all-reduce has so far. */
+/* Waits until all ranks have sent their last chunk, then sends the all-reduce's results so far: the first `bytes` bytes
+ * of this rank's share. */
 static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, uint64_t bytes)
 {
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, plan->phases[CECL_LANE_MAIN]);
@@ -130,7 +130,7 @@ static void send_reduced(const struct cecl_part *part, struct cecl_plan *plan, u
     send_own(part, plan, 0, bytes);
 }
 
-/* Steps that are added to the side lane from now on run after all steps that the main lane has so far. */
+/* From now on, steps added to the side lane run after all steps that the main lane has so far. */
 static void side_follows(struct cecl_plan *plan)
 {
     cecl_begin_side(plan);
@@ -143,15 +143,15 @@ struct pipeline {
     const uint32_t *which;
     uint32_t count;
     uint64_t room; /* bytes from a chunk's room in staging to the next chunk's */
-    /* as in struct cecl_chunks. Equal for all chunks, because the next chunk may arrive in a room while the
-     * previous result still lies at `own` */
+    /* as in struct cecl_chunks. Equal for all chunks, because the next chunk may arrive in a chunk's room while that
+     * chunk's result still lies at `own` */
     uint64_t own;
     uint32_t side_from; /* the side lane's phase before the pipeline */
 };
 
-/* A chunk of a pipeline: chunk k of one of its reductions, a member. */
+/* A chunk of a pipeline: chunk k of a member, which is one of the pipeline's reductions. */
 struct turn {
-    uint32_t member; /* index in `which`; equal to the pipeline's count: no such chunk */
+    uint32_t member; /* its index in `which`; equal to the pipeline's count: no chunk is left */
     uint32_t number; /* the chunk's number among the chunks of all members */
     uint64_t k;
     const struct cecl_part *part; /* the member's */
@@ -188,8 +188,8 @@ static bool is_last(const struct pipeline *pipeline, const struct turn *turn)
     return turn->member + 1 == pipeline->count && turn->k + 1 == turn->chunks.count;
 }
 
-/* The side lane's steps for a chunk. All ranks' parts of the chunk have arrived when main phase `arrived`
- * is reached. `follows`: a later chunk will take the chunk's room in staging. */
+/* Adds the side lane's steps for a chunk. All ranks' parts of the chunk have arrived when main phase `arrived` is
+ * reached. `follows`: a later chunk will take this chunk's room in staging. */
 static void side_turn(const struct turn *turn, struct cecl_plan *plan, uint32_t arrived,
                       bool follows)
 {
@@ -202,8 +202,8 @@ static void side_turn(const struct turn *turn, struct cecl_plan *plan, uint32_t 
     cecl_plan_on(plan, CECL_LANE_MAIN);
 }
 
-/* The main lane's steps for a chunk: they send the chunk to the peers' staging. Returns the phase that
- * shows that the chunk has arrived. */
+/* Adds the main lane's steps for a chunk, which send the chunk to the peers' staging. Returns the phase that shows that
+ * the chunk has arrived. */
 static uint32_t main_turn(const struct pipeline *pipeline, const struct turn *turn,
                           struct cecl_plan *plan)
 {
@@ -219,7 +219,7 @@ static uint32_t main_turn(const struct pipeline *pipeline, const struct turn *tu
     return cecl_plan_signal_all(plan);
 }
 
-/* Sends the results that the main lane may send behind a chunk's reduction. */
+/* Sends the results that the main lane may send after a chunk's reduction. */
 static void send_behind(const struct pipeline *pipeline, const struct turn *turn,
                         struct cecl_plan *plan)
 {
@@ -239,7 +239,7 @@ static void send_behind(const struct pipeline *pipeline, const struct turn *turn
         side_follows(plan); /* the side lane may overwrite the result once it is sent */
 }
 
-/* Sends the results of reductions whose ranks must meet first. A last barrier says that all results are there. */
+/* Sends the results of reductions with meet_first, after a barrier. A last barrier says that all results are there. */
 static void end_pipeline(const struct pipeline *pipeline, struct cecl_plan *plan)
 {
     bool meets = false, sends = false;
@@ -265,7 +265,7 @@ static ceclResult_t run(const struct pipeline *pipeline, struct cecl_plan *plan)
     CECL_TRY(begin_member(pipeline, &sent));
     CECL_TRY(begin_member(pipeline, &reduced));
     cecl_plan_barrier(plan);
-    /* flags already order the side lane behind this barrier, but CUDA does not see flags as dependencies */
+    /* flags already order the side lane after this barrier, but CUDA does not see flags as dependencies */
     side_follows(plan);
     uint32_t arrived = main_turn(pipeline, &sent, plan);
     while (reduced.member < pipeline->count) {

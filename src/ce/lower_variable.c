@@ -1,6 +1,5 @@
-/* An all-to-all of blocks of different sizes; a gather, where each rank sends a block to the root;
- * a scatter, where only the root sends. Every rank knows where its blocks belong in the other
- * ranks' recvbuffs:
+/* The all-to-all of blocks of different sizes, the gather (each rank sends a block to the root), and the scatter (only
+ * the root sends). Every rank knows where its blocks belong in the other ranks' recvbuffs:
  *
  *     | barrier 1 | my block p -> its place at p, for all p; my own block locally | barrier 2 |
  *
@@ -10,10 +9,10 @@
  *     | round 1 -> the other half there; round 0 -> its place in my recvbuff
  *     | round 2 -> the first half; round 1 -> its place in my recvbuff | ... | barrier 2 |
  *
- * Only the owner knows the size of its own block, so the owner itself both sends the block and fetches it
- * back. Both batches are on the owner's stream, so no flag is needed between them, and all ranks have two
- * barriers whatever the sizes of their blocks. Barrier 1 says "my recvbuff and my staging may be written",
- * barrier 2 "my data is with you". The direction is always push, because sendbuff may be any memory. */
+ * Only the owner knows the size of its own block, so the owner itself both sends the block and fetches it back. Both
+ * copies are on the owner's stream, so no flag is needed between them, and all ranks have two barriers whatever the
+ * sizes of their blocks. Barrier 1 says "my recvbuff and my staging may be written", barrier 2 "my data is with you".
+ * Blocks for peers are always pushed, because a sendbuff may be memory that peers cannot reach. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"
@@ -33,8 +32,8 @@ static struct cecl_place own_at(struct cecl_extent own, uint64_t at)
 /* The rounds in which a rank's own block goes to the next rank's staging and back. */
 struct rounds {
     uint64_t bytes; /* bytes of the own block in one round */
-    uint64_t count; /* 0: no own block goes to the neighbour */
-    /* bytes of the half of staging that a round uses; 0: the only round uses all of staging */
+    uint64_t count; /* 0: the own block does not go to the next rank */
+    /* bytes of half of staging, which a round uses; 0: the only round uses all of staging */
     uint64_t half;
 };
 

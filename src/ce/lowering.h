@@ -15,7 +15,7 @@ static inline struct cecl_place cecl_place_at(enum cecl_area area, int rank, uin
     return (struct cecl_place){.offset = offset, .area = (uint16_t)area, .rank = (uint16_t)rank};
 }
 
-/* A place in this call's part of a rank's staging. */
+/* A place in the part of a rank's staging that this call uses. */
 static inline struct cecl_place cecl_staging_at(const struct cecl_part *part, int rank,
                                                 uint64_t offset)
 {
@@ -28,19 +28,19 @@ static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t byte
     return (uint64_t)(sender - (sender > receiver)) * bytes;
 }
 
-/* lower.c: the reason that ceclExplain gives for a plan that only moves data: the plan needs no SM, or it
- * needs SMs because ranks share a GPU. NULL: the plan has copies within a GPU. */
+/* lower.c: what ceclExplain says of a plan that only moves data: that it needs no SM, or that it needs SMs because
+ * ranks share a GPU. NULL: the plan has copies within a GPU. */
 const char *cecl_reason_of_moving(const struct cecl_plan *plan);
 
-/* functions of lower_block.c, up to cecl_pieces_of, unless a comment names another file */
+/* up to cecl_pieces_of: functions of lower_block.c, unless a comment names another file */
 /* Where a block, or a part of a block, lies in memory. */
 struct cecl_extent {
     struct cecl_place at; /* where byte `from` of the block lies */
     uint64_t from;
     uint64_t pitch; /* the pitch of the block's rows, if it has rows (`from` is then 0); 0: dense */
 };
-/* The block from rank `from` to rank `to`, in the receiver's recvbuff. A gathered block is at the
- * same place on all ranks. */
+/* The block from rank `from` to rank `to`, in the receiver's recvbuff. (If each rank's block goes to all ranks, the
+ * block has the same place in all recvbuffs.) */
 static inline struct cecl_extent cecl_received(const struct cecl_part *part, int from, int to)
 {
     const struct cecl_call *call = &part->call;
@@ -59,18 +59,18 @@ static inline struct cecl_extent cecl_sent(const struct cecl_part *part, int fro
                                                     cecl_call_block(call, from, to).send_offset),
                                 .pitch = shape->width ? pitch : 0};
 }
-/* Copies bytes [first, first + bytes) of a block. `src` and `dst` say where the block lies. Takes up to
- * three copies: the rest of a row, whole rows, and the beginning of a row. */
+/* Copies bytes [first, first + bytes) of a block. `src` and `dst` say where the block lies. Adds up to three copies to
+ * the plan: the rest of a row, whole rows, and the beginning of a row. */
 void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_extent dst,
                      struct cecl_extent src, uint64_t first, uint64_t bytes);
 /* How a call of a group is combined with the others: see lower_group.c. */
 enum cecl_together { CECL_IN_BUNDLE, CECL_IN_PIPELINE, CECL_BY_ITSELF };
-/* lower_reduce.c: how a reduction is combined with other calls. In a bundle its plan uses only the main lane,
- * and makes all reductions between the plan's first and second barrier, or after the second. *staging: the
- * bytes of staging that this plan takes. Equal on all ranks. */
+/* lower_reduce.c: how a reduction is combined with other calls. The plan of a reduction in a bundle uses only the main
+ * lane, and reduces only between its first and second barrier, or only after the second. *staging: the bytes of staging
+ * that this plan takes. Equal on all ranks. */
 enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging);
-/* reduce_chunks.c: divides a reduction of a pipeline into chunks, each of which takes half of
- * staging at most. Every reduction but the pipeline's last has as few chunks as this limit allows. */
+/* reduce_chunks.c: sets the chunk size of a reduction of a pipeline, so that a chunk takes at most half of staging.
+ * Every reduction but the pipeline's last has as few chunks as this limit allows. */
 void cecl_staged_follow(struct cecl_part *part, bool last);
 /* lower_staged.c: appends the reductions parts[which[0]], parts[which[1]], ... to a group's plan, as a pipeline.
  * All have the same staging. */
@@ -80,14 +80,14 @@ ceclResult_t cecl_lower_pipeline(const struct cecl_part *parts, const uint32_t *
  * counted as if the tiles were dense. */
 void cecl_lower_tiles(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
                       int to, uint64_t first, uint64_t bytes);
-/* Copies the whole block from one rank to another, directly. */
+/* Copies the whole block of rank `from` for rank `to` to its place, by one step. */
 void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int from, int to);
 
 /* Copies the block of a communicator's only rank, unless the call is in place. */
 void cecl_lower_alone(const struct cecl_part *part, struct cecl_plan *plan);
 
-/* Steps between cecl_begin_side and cecl_end_side are on the side lane. They run after all steps that the
- * main lane had before. Later steps of the main lane run at the same time, until cecl_plan_after_other. */
+/* Steps between cecl_begin_side and cecl_end_side are on the side lane. They run after all steps that the main lane had
+ * before, and beside later steps of the main lane, until cecl_plan_after_other makes that lane wait for them. */
 static inline void cecl_begin_side(struct cecl_plan *plan)
 {
     cecl_plan_on(plan, CECL_LANE_SIDE);
@@ -105,8 +105,8 @@ struct cecl_pieces {
     int count;
     uint64_t bytes; /* bytes of each piece; the last may be smaller */
 };
-/* Divides `bytes` into pieces of at most `most` bytes together. If `most` is less than `bytes`, these are the
- * pieces of one of several rounds. */
+/* Divides `bytes` into pieces. If `bytes` is more than `most`, the block takes several rounds; then these are the
+ * pieces of one round, with at most `most` bytes together. */
 struct cecl_pieces cecl_pieces_of(const struct cecl_part *part, uint64_t bytes, uint64_t most);
 /* How many bytes piece `i` has if the pieces begin at byte `first` of a block of `bytes` bytes. */
 static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64_t bytes,
@@ -117,8 +117,8 @@ static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64
     return left < pieces->bytes ? left : pieces->bytes;
 }
 
-/* The i-th peer before this rank; cecl_part_peer is the i-th after it. Each rank starts with its next rank,
- * so that ranks do not all send to the same GPU at once. */
+/* The i-th peer before this rank; cecl_part_peer is the i-th after it. Lowerings take peers in such an order, so that
+ * ranks do not all send to the same GPU at once. */
 static inline int cecl_peer_before(const struct cecl_part *part, int i)
 {
     return cecl_part_peer(part, part->call.nranks - i);
@@ -129,8 +129,8 @@ static inline const char *cecl_plural(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-/* route.c: rewrites a plan that was made from `parts`, the parts of a late call. `parts` must be as
- * they were before lowering. Pure. On ceclOutOfMemory the caller still has to free the plan. */
+/* route.c: rewrites a late call's plan, which was made from `parts`. `parts` must be as they were before lowering.
+ * Pure. On ceclOutOfMemory the caller still has to free the plan. */
 ceclResult_t cecl_route(const struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 #endif

@@ -4,11 +4,11 @@
 #include "ce/reducing.h"
 #include "util/grow.h"
 
-/* offsets in staging are multiples of this, for elements of any type */
+/* offsets in staging are multiples of this; enough for elements of any type */
 #define SLICE_ALIGN 16u
 
-/* How many bytes a chunk has, at most `most`. There are as few chunks as this limit allows, of
- * about equal size, so the last chunk is not small. */
+/* How many bytes a chunk has. There are as few chunks as the limit `most` allows, of about equal size, so the last
+ * chunk is not small. */
 static uint64_t even(const struct cecl_part *part, uint64_t most)
 {
     const uint64_t count = (part->way.reduce.share + most - 1) / most, unit = unit_of(part, most);
@@ -32,7 +32,7 @@ static void cut(const struct cecl_part *part, struct cecl_chunks *chunks)
     chunks->count = chunks->equal + parts;
 }
 
-/* How many blocks the room of a chunk holds. */
+/* How many ranks' blocks a chunk's room in staging holds. */
 static uint64_t places_of(const struct cecl_part *part)
 {
     return (uint64_t)part->call.nranks - !(to_root(part) || part->call.op->has_tiles);

@@ -32,7 +32,7 @@ static inline uint64_t share_begin(const struct cecl_part *part, int rank)
     return (uint64_t)rank * part->way.reduce.share;
 }
 
-/* How many of the bytes [first, first + most) a rank's block has. */
+/* How many bytes of [first, first + most) lie within a rank's block. */
 static inline uint64_t bytes_of(const struct cecl_part *part, int block, uint64_t first,
                                 uint64_t most)
 {
@@ -50,7 +50,7 @@ static inline struct cecl_place input_at(const struct cecl_part *part, int rank,
                          share_begin(part, block) + first);
 }
 
-/* Where a rank's result lies. Out of place, the recvbuff of a reduce-scatter holds only the result. */
+/* Where a rank's result lies. The recvbuff of a reduce-scatter out of place holds only the result. */
 static inline struct cecl_place output_at(const struct cecl_part *part, int rank, int block,
                                           uint64_t first)
 {
@@ -84,7 +84,7 @@ static inline void send_result(const struct cecl_part *part, struct cecl_plan *p
     }
 }
 
-/* Sends a range of the result of an all-reduce. The result lies in this rank's own recvbuff. */
+/* Sends a range of an all-reduce's result from this rank's own recvbuff to all peers. */
 static inline void send_own(const struct cecl_part *part, struct cecl_plan *plan, uint64_t first,
                             uint64_t most)
 {
@@ -101,12 +101,12 @@ struct cecl_chunks {
     uint64_t bytes; /* the size of a chunk; the last ones may be smaller */
     uint64_t count;
     uint64_t equal; /* how many chunks have `bytes` */
-    /* where in a share each chunk after the first `equal` ones begins, and where the last chunk ends */
+    /* where in a share each chunk after the `equal` first ones begins; then where the last chunk ends */
     uint64_t begin[CECL_HALVINGS + 2];
-    /* room: the bytes of staging that a chunk takes, for all senders together. at: where in staging the current
+    /* room: the bytes of staging that a chunk takes, for the blocks of all senders. at: where in staging the current
      * chunk's room begins */
     uint64_t room, at;
-    /* the offset in this room at which a reduce leaves a reduced chunk, or this rank puts its own tiles */
+    /* the offset in the room at which a reduce leaves a reduced chunk, and at which this rank puts its own tiles */
     uint64_t own;
 };
 
@@ -120,9 +120,9 @@ static inline uint64_t cecl_chunk_bytes(const struct cecl_chunks *chunks, uint64
     return cecl_chunk_begin(chunks, k + 1) - cecl_chunk_begin(chunks, k);
 }
 
-/* Divides the rank's share into chunks. Fails where staging is too small. */
+/* Divides the rank's share into chunks. Fails if staging is too small. */
 ceclResult_t cecl_chunks_of(const struct cecl_part *part, struct cecl_chunks *chunks);
-/* In a pipeline, half of staging is the room of one chunk. Returns how many bytes of this half each rank gets. */
+/* In a pipeline, half of staging is the room of one chunk. Returns how many bytes of that half each sender gets. */
 uint64_t cecl_staged_slice(const struct cecl_part *part);
 /* Whether a reduction in several chunks may be in a pipeline. */
 bool cecl_staged_may_follow(const struct cecl_part *part);

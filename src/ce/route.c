@@ -1,9 +1,8 @@
 /* Decides which rank moves which bytes in a call to which a rank came late.
  *
- * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each other
- * these places when they make the call (alloc/places.h), and no rank waits long for another. So the earlier
- * one of two ranks may not know the buffers of the later one. The later rank then moves the bytes between
- * the two in both directions.
+ * A rank can copy from or to a peer's buffer if it knows where that buffer lies. Ranks tell each other these places
+ * when they make the call (alloc/places.h), and no rank waits long for another. So the earlier one of two ranks may not
+ * know the later one's buffers. Then the later rank moves the bytes between the two in both directions.
  *
  * Lowerings know nothing of this: in a lowered plan each rank pushes. From the plans of this rank
  * and of the ranks that came before, this file makes the plan in which
@@ -11,13 +10,12 @@
  *     a copy that touches the buffer of a later rank    is left to that rank,
  *     a copy that an earlier rank leaves to this rank   is made here, in the same wave.
  *
- * All ranks meet at the same barriers as before, and the copies of a wave have no order. So another rank can
- * make a copy within the same wave. The order of two waves matters only for copies between the same two ranks,
- * and the later rank makes all of these. Copies to and from staging stay with their rank, because every rank
- * knows where staging lies.
+ * The barriers stay, and the copies of a wave have no order among them. So another rank can make a copy, if it makes it
+ * in the same wave. The order of two waves matters only for copies between the same two ranks, and the later rank makes
+ * all of these. Copies to and from staging stay with their rank, because every rank knows where staging lies.
  *
- * The copies that this rank takes over are mostly pulls. They share a batch with its pushes: another
- * stream would gain nothing, because a single copy engine makes all of a GPU's copies over links. */
+ * The copies that this rank takes over are mostly pulls. They share a batch with its pushes: a second stream would gain
+ * nothing, because a single copy engine makes all of a GPU's copies over links. */
 #include "ce/lowering.h"
 
 #include "util/grow.h"
@@ -36,14 +34,14 @@ static int foreign_rank(const struct cecl_copy *copy, int mine)
                                         : -1;
 }
 
-/* A plan that is read phase by phase (phases of the main lane). */
+/* A plan, which is read phase by phase of its main lane; `at`: the next step. */
 struct reader {
     const struct cecl_plan *plan;
     uint32_t at;
 };
 
-/* Reads one wave of a phase in `reader`, and adds the copies of this wave that the plan's own rank leaves
- * to `rank`. Returns whether the phase has later waves. */
+/* Reads one wave of a phase, and adds to `out` the copies of this wave that the rank of the plan leaves to `rank`.
+ * Returns whether the phase has later waves. */
 static bool take_wave(struct reader *reader, uint32_t phase, uint32_t wave, int rank,
                       struct cecl_plan *out)
 {
@@ -66,7 +64,7 @@ static bool take_wave(struct reader *reader, uint32_t phase, uint32_t wave, int 
     return false;
 }
 
-/* The plans of the ranks that came before, and how far each plan has been read. */
+/* The plans of the ranks that came before this rank, and how far each plan has been read. */
 struct others {
     struct cecl_plan *plans;
     struct reader *readers;
@@ -81,7 +79,7 @@ static void free_others(struct others *others)
     free(others->readers);
 }
 
-/* How far the rewriting of a plan has come. */
+/* The state while this rank's plan is rewritten to `out`. */
 struct route {
     const struct cecl_plan *plan;
     const struct others *others;
@@ -110,8 +108,7 @@ static void take_next(struct route *route)
     route->wave++;
 }
 
-/* Takes the waves before `wave`: adds the copies that other ranks leave to this rank in these waves. Each
- * wave becomes a batch. */
+/* Adds the copies that other ranks leave to this rank in the waves before `wave`. Each wave becomes a batch. */
 static void take_before(struct route *route, uint32_t wave)
 {
     while (route->more && route->wave < wave) {
@@ -161,8 +158,8 @@ static void route_step(struct route *route, const struct cecl_step *step)
     cecl_plan_repeat(route->out, step);
 }
 
-/* Lowers the call as rank `rank` makes it, because this rank takes over copies between the two ranks.
- * `parts` are this rank's parts before they were lowered. */
+/* Lowers the call as rank `rank` does, to find the copies that it leaves to this rank. `parts` are this rank's parts
+ * before they were lowered. */
 static ceclResult_t lower_other(const struct cecl_part *parts, uint32_t nparts, int rank,
                                 struct cecl_plan *out)
 {

@@ -2,13 +2,13 @@
  * it allocates nothing, looks up nothing and takes no lock. */
 #include "ce/bound.h"
 
-/* Calls of one communicator share flags, so calls must run in the order in which they were made. One stream
- * keeps that order. A call on another stream first waits until the last call is done. It waits for a word that
- * the other stream writes. CUDA does not see this dependency, but the wait cannot deadlock, because the write
- * was enqueued before it. */
+/* Calls of one communicator share flags, so calls must run in the order in which they were made. One stream keeps that
+ * order. A call on another stream first waits until the last call is done, by a wait for a word that the last call's
+ * stream writes. CUDA does not see this dependency, but the wait cannot deadlock, because the write was enqueued before
+ * it. */
 static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 {
-    if (engine->order.event) /* launches of graphs may come between the calls */
+    if (engine->order.event) /* launches of graphs, too, have an order with calls */
         return engine->dev->ops->event_wait(engine->dev, work, engine->order.event);
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
     if (engine->used && (id == 0 || id != engine->last_stream)) { /* 0: unknown */
@@ -20,9 +20,9 @@ static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
     return ceclSuccess;
 }
 
-/* On an ordinary stream a reduction's kernel gets SMs only after all thread blocks of earlier kernels have
- * got theirs. On a stream of higher priority, such as the side lane's stream, the kernel gets SMs before
- * the blocks that still wait. */
+/* On an ordinary stream a reduction's kernel gets SMs only once all thread blocks of earlier kernels have got theirs.
+ * On a stream of higher priority, such as the side lane's, it gets SMs before those blocks. So urgent reductions run
+ * there. */
 static ceclResult_t issue_reductions(const struct cecl_engine *engine,
                                      const struct cecl_command *command,
                                      const struct cecl_bound *bound, ceclStream_t lane)
@@ -88,7 +88,7 @@ static ceclResult_t begin_call(struct cecl_engine *engine, const struct cecl_bou
     return ceclSuccess;
 }
 
-/* Makes later calls, and later launches of graphs, follow this call. */
+/* Makes later calls and later launches of graphs wait for the end of this call. */
 static ceclResult_t mark_end(const struct cecl_engine *engine, ceclStream_t work)
 {
     return engine->order.event
@@ -96,10 +96,9 @@ static ceclResult_t mark_end(const struct cecl_engine *engine, ceclStream_t work
                : ceclSuccess;
 }
 
-/* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory would never
- * be freed. After `done` the buffers are the caller's again. So the write must follow the work of all lanes. If
- * the main lane can no longer be made to wait for the side lane, the write goes on the side lane, which already
- * follows the main lane. */
+/* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory would never be freed.
+ * After that write the buffers are the caller's again, so it must follow the work of all lanes. If the main lane can no
+ * longer be made to wait for the side lane, the write goes on the side lane, which already follows the main lane. */
 static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *bound,
                            ceclStream_t work)
 {
@@ -131,8 +130,8 @@ static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound 
     return cecl_fail_with(result, words);
 }
 
-/* Makes the events of `order`, unless they exist. At first `event` marks the end of all earlier calls, and from
- * then on the end of the latest call or launch of a graph. */
+/* Makes the events of `order`, unless they exist. `event` marks the end of all earlier calls here; each later call, or
+ * launch of a graph, records it again at its end. */
 static ceclResult_t make_order(struct cecl_engine *engine)
 {
     struct cecl_device *dev = engine->dev;
@@ -155,7 +154,8 @@ static ceclResult_t make_order(struct cecl_engine *engine)
     return result;
 }
 
-/* Adds the call to the graph. Only the first captured call changes the engine: it makes the event. */
+/* Adds the call to the graph that the stream captures. Only the first captured call changes the engine: it makes the
+ * events. */
 static ceclResult_t add_to_graph(struct cecl_engine *engine, const struct cecl_bound *bound,
                                  ceclStream_t stream, const struct cecl_capture *capture,
                                  bool *started)

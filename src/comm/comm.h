@@ -48,9 +48,9 @@ struct cecl_watch {
     bool running;
     _Atomic bool stop;
     pthread_mutex_t lock; /* held while a failed communicator is released */
-    bool told, silenced;  /* peers were notified; this rank's signals no longer end waits */
+    bool told, silenced;  /* peers were notified; this rank's signals no longer end their waits */
     bool complained;      /* the user was warned that the driver holds up the release */
-    /* how long waits have lasted: for collectives, for a driver that reports no progress, and for captured calls */
+    /* when waits began: of collectives, of collectives while the driver does not answer, and of captured calls */
     struct cecl_clock flags, blind, turns;
     bool kernels_ended; /* no kernel of the program or of cecl waits for peers any more */
 };
@@ -65,9 +65,9 @@ struct cecl_worker {
     _Atomic bool stop;
     /* -- guarded by `lock` -- */
     pthread_mutex_t lock;
-    pthread_cond_t news; /* there is an answer, or the thread has ended */
+    pthread_cond_t news; /* signalled when there is an answer, or the thread has ended */
     bool ended;
-    /* how many questions were asked; the number of the last one that was answered */
+    /* how many questions were asked; the number of the last answered question */
     uint64_t asked, answered;
     ceclResult_t result; /* the last answer */
     char words[CECL_MESSAGE_BYTES];
@@ -98,7 +98,7 @@ struct ceclComm {
     struct cecl_options options; /* for the next calls */
     struct cecl_tuning tuning;   /* the thresholds for this device and number of ranks */
     struct cecl_device *dev;
-    struct cecl_net *net; /* over several hosts, where NCCL makes the calls (net/net.h); or NULL */
+    struct cecl_net *net; /* NULL unless ranks are on several hosts and NCCL makes the calls */
     struct cecl_mesh *mesh;
     struct cecl_meetings meetings; /* for shrinks */
     struct cecl_shared shared;
@@ -118,7 +118,7 @@ struct ceclComm {
     _Atomic bool finalized;
     int ranks_here;  /* ranks in this process, including this one */
     bool shares_gpu; /* some ranks share a GPU (CECL_SHARE_GPU=1) */
-    /* some rank's streams share fewer hardware queues than CUDA's default */
+    /* on some rank, streams have fewer hardware queues than CUDA's default */
     bool few_queues;
     uint64_t process; /* the process that made the communicator: see util/fds.h */
     ceclComm_t next;  /* in end.c's list of communicators whose memory may still be in use */
@@ -127,7 +127,7 @@ struct ceclComm {
     _Atomic bool gave_pointers;
     struct {
         ceclComm_t next;
-        bool is_idle;          /* all calls were done when the process began to end */
+        bool is_idle;          /* when the process began to end, all calls were done */
         uint32_t word, calls;  /* at that time: the last call's value of `done`; how many calls */
         uint64_t one_sided;    /* at that time: how many one-sided calls */
     } living;                  /* an entry of living.c's list */
@@ -143,8 +143,8 @@ struct ceclComm {
     pthread_mutex_t async_lock;
     _Atomic int async_result;
     char async_message[CECL_MESSAGE_BYTES];
-    /* 0: all rows have fitted so far. Otherwise rows of a call did not fit: bit 32 is set, and the low 32 bits are the
-     * value of `done` by which the call has ended */
+    /* 0: the rows of all calls by splits have fitted so far. Otherwise bit 32 is set, and the low 32 bits are the value
+     * that `done` has once the call whose rows did not fit has ended */
     _Atomic uint64_t trouble_seen;
 };
 
@@ -170,11 +170,11 @@ ceclResult_t cecl_comm_check_own(ceclComm_t comm, const char *what, const char *
 ceclResult_t cecl_comm_check_handle(ceclComm_t comm);
 /* Refuses what cecl_comm_check_handle refuses, and communicators that are finalized or failed. */
 ceclResult_t cecl_comm_check(ceclComm_t comm);
-/* Reads what peers have reported so far. Returns the asynchronous error, or success. On success, all of the peers' data
- * that arrived before this call is valid. */
+/* Reads what peers have reported so far. Returns the asynchronous error, or success. On success, all data of peers that
+ * arrived before this function was called is valid. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
-/* Notes the name of the call that is enqueued now. While work is pending, messages name the latest call, because calls
- * end in order. */
+/* Notes the name of the call that is enqueued now. While work is pending, error messages name the latest call: calls
+ * end in order, so it is pending. */
 static inline void cecl_comm_called(ceclComm_t comm, const char *name)
 {
     atomic_store_explicit(&comm->last_call, name, memory_order_relaxed);
@@ -186,10 +186,10 @@ static inline const char *cecl_comm_last_call(ceclComm_t comm)
 }
 /* The name of the pending work, if there is any. */
 const char *cecl_comm_pending(ceclComm_t comm);
-/* Refuses call `name`, because another thread is inside call `other` on the same communicator. */
+/* Records the refusal of call `name`: another thread is inside call `other` on the same communicator. */
 ceclResult_t cecl_comm_refuse_second(ceclComm_t comm, const char *name, const char *other);
 /* Enters a call. One thread at a time may be inside; a second thread is refused before it touches any state of calls.
- * Each enter needs a leave. Functions that may run beside calls do not enter. */
+ * Each enter needs a leave. Functions that any thread may call beside a call do not enter. */
 static inline ceclResult_t cecl_comm_enter(ceclComm_t comm, const char *name)
 {
     const char *other = NULL;
@@ -216,29 +216,29 @@ static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
     cecl_comm_leave(comm);
     return result;
 }
-/* The next two functions record the message that ranks make different calls; both return ceclInvalidUsage. This one is
- * for two ranks that differ in a known field of call `name`. */
+/* This function and the next one record the message that ranks make different calls, and return ceclInvalidUsage. This
+ * one is for two ranks that differ in a known field of call `name`. */
 ceclResult_t cecl_comm_differ_in(const char *name, const char *field, int rank, const char *value,
                                  int other, const char *others);
 /* This one is for a rank `other` that makes a different call than this rank. If the facts of both calls differ, the
  * message says how. Facts may be NULL. */
 ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
                               const struct cecl_facts *mine, const struct cecl_facts *theirs);
-/* The end of a message about ranks that make different calls: how to find the difference. Empty if ranks
- * compare their calls already. */
+/* The end of a message about ranks that make different calls: how to find the difference. Empty if CECL_CHECK is set
+ * already. */
 static inline const char *cecl_comm_hint(ceclComm_t comm)
 {
     return comm->config.check ? "" : "; CECL_CHECK=1 names the difference";
 }
-/* Fails the communicator with `result` and the last message. Returns the communicator's error, which is an earlier one
- * if it had failed before. */
+/* Fails the communicator with `result` and the last message. Returns the communicator's error: an earlier one, if the
+ * communicator had failed before. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
 /* Sets the asynchronous error after a peer has gone. The last message says how the peer ended. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
-/* Whether a peer has died, or has told why it gave up. If so, sets the asynchronous error. Callers ask before they
- * blame a rank, because a peer that has just given up may look late. */
+/* Returns true, and sets the asynchronous error, if a peer has died, or has told why it gave up. Callers ask before
+ * they blame a rank, because a peer that has just given up may look late. */
 bool cecl_comm_knows_why(ceclComm_t comm);
-/* The format of a message about a rank that has left. The first argument is the rank's number. */
+/* The format of a message about a rank that has left. The first argument of the format is the rank's number. */
 #define CECL_COMM_HAS_LEFT(what) \
     "rank %d has left, and " what ": its process or its communicator ended"
 /* The part of a message that names the ranks at fault. A late rank may itself wait for another rank, and then that rank
@@ -251,21 +251,21 @@ void cecl_comm_compare_calls(ceclComm_t comm);
 /* Fails the communicator if the kernel of a small call gave up, or if rows of an ended call did not fit. Returns the
  * asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
-/* Whether no work of this communicator is pending. A launched graph is pending until its last captured call has ended,
- * even before its first one has begun. The caller must be inside the communicator, or be ending it. */
+/* Whether no work of this communicator is pending. A graph is pending from its launch until its last captured call has
+ * ended. The caller must be inside the communicator, or be ending it. */
 bool cecl_comm_is_done(ceclComm_t comm);
-/* Takes the `result` of an exchange over the mesh or over the line to the root, and returns the result for the caller.
- * If the exchange was cut off, no further exchange is possible, so the communicator fails. */
+/* Takes the `result` of an exchange over the mesh or over the line to the root. If the exchange was cut off, no further
+ * exchange is possible: fails the communicator, and returns its error. Otherwise returns `result`. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 /* If `result` is a timeout and the process has several ranks, adds `cure` to the message: what to do if one thread
- * makes the calls of several ranks, which then cannot wait for each other. */
+ * makes the calls of several ranks, so that these cannot wait for each other. */
 ceclResult_t cecl_comm_add_cure(ceclComm_t comm, ceclResult_t result, const char *cure);
 /* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);
 /* Returns success, or the asynchronous error, whose message becomes this thread's last one. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
-/* Returns `result`. If it is ceclRemoteError and the communicator has failed, returns the communicator's error instead,
- * which may be the cause: peers that know of a failure take no messages. */
+/* Returns `result`, except if it is ceclRemoteError and the communicator has failed: then returns the communicator's
+ * error. That may be the cause, because peers that know of a failure take no messages. */
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */
@@ -273,10 +273,10 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 /* How long the watchdog waits for an answer of the worker, at most twice in each look. The driver answers within
  * microseconds, unless it is held up. */
 #define CECL_WATCH_ANSWER_MS 100
-/* How late the watchdog may be, because it measures waits only when it looks. */
+/* How late the watchdog may notice the end of a time limit, because it measures waits only when it looks. */
 #define CECL_WATCH_LATE_MS (2 * (CECL_WATCH_TICK_MS + 2 * CECL_WATCH_ANSWER_MS))
-/* The kernel of a small call ends its wait within CECL_WATCH_LATE_MS after the time limit, and the watchdog notices
- * that at its next look. */
+/* The kernel of a small call gives up at most CECL_WATCH_LATE_MS after the time limit, and the watchdog notices that at
+ * its next look. */
 _Static_assert(CECL_WATCH_LATE_MS + CECL_WATCH_TICK_MS < CECL_MESH_WORD_MS,
                "a rank waits for reports until ranks that know more have sent theirs");
 /* The watchdog reports a failure at most this many ms after the time limit. */
@@ -292,8 +292,8 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 
 /* look.c. One look at everything for which streams of this rank wait, for the watchdog alone. Finds the ranks for which
  * a stream waits, and publishes them (waits.h). Sets the asynchronous error if a wait has taken too long, or if a rank
- * for which a stream waits has left. The time of a wait begins when its stream reaches the wait, and begins again when
- * the wait makes progress. now: ms. */
+ * for which a stream waits has left. The time limit of a wait begins when the stream reaches the wait, and begins again
+ * when the wait makes progress. now: in ms. */
 void cecl_look(ceclComm_t comm, int64_t now);
 
 /* -- replays.c: graphs that hold captured calls -- */
@@ -301,9 +301,9 @@ void cecl_look(ceclComm_t comm, int64_t now);
 /* Returns a number for a launch of collectives that a graph captures. Ranks capture the same calls in the same order,
  * so the numbers are equal on all ranks. name: the name of the first call. */
 uint32_t cecl_replays_number(ceclComm_t comm, const char *name);
-/* The name of captured call `number`, of whatever rank: calls with equal numbers have equal names on all ranks. */
+/* The name of captured call `number`, which is equal on all ranks. */
 const char *cecl_replays_name(ceclComm_t comm, uint32_t number);
-/* Ends the waits of graphs that run. Call it repeatedly. */
+/* Ends the waits of graphs that run. Call it repeatedly, because graphs may be launched at any time. */
 void cecl_replays_release(ceclComm_t comm);
 /* For a communicator that has ended while graphs hold its calls: starts a thread that ends the waits of these graphs
  * when they are launched. The communicator's memory stays mapped. Any thread may call this. */
@@ -311,11 +311,11 @@ void cecl_replays_keep(ceclComm_t comm);
 
 /* worker.c */
 ceclResult_t cecl_worker_start(ceclComm_t comm);
-/* Returns false if the worker is still in a driver call after 10 s. Then the communicator must not be freed, because
- * the worker touches it when the driver returns. */
+/* Ends the worker. Returns false if it is still in a driver call after 10 s. Then the communicator must not be freed,
+ * because the worker touches it when the driver returns. */
 bool cecl_worker_stop(ceclComm_t comm);
-/* Asks the worker for the progress of the pending call, and whether graphs are pending. Results as for
- * cecl_flags_progress; ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
+/* Asks the worker for the progress of the pending call, and whether graphs are pending. Returns the result of
+ * cecl_flags_progress, or ceclInProgress if the driver does not answer within CECL_WATCH_ANSWER_MS. */
 ceclResult_t cecl_worker_ask(ceclComm_t comm, struct cecl_progress *progress);
 
 #endif

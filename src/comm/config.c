@@ -46,9 +46,9 @@ static ceclResult_t choose(const char *field, int64_t value, int64_t low, int64_
 static ceclResult_t choose32(const char *field, int32_t value, int64_t low, int64_t high,
                              enum cecl_setting_id id, int32_t *out)
 {
-    int64_t wide = *out; /* fits into 32 bits, by the range in the table */
+    int64_t wide = *out;
     CECL_TRY(choose(field, value, low, high, id, &wide));
-    *out = (int32_t)wide;
+    *out = (int32_t)wide; /* the ranges in the table of settings fit into 32 bits */
     return ceclSuccess;
 }
 #define CHOOSE(choose, field, low, high, id, out) \
@@ -67,8 +67,8 @@ ceclResult_t cecl_config_resolve(const ceclConfig_t *config, struct cecl_resolve
     if (!config)
         config = &defaults;
     cecl_settings_warn();
-    /* Every field gets a value, even if one is invalid, because the rank still meets its peers and tells them
-     * the error. */
+    /* Every field first gets a default: even after an error below, the rank meets its peers and tells them the
+     * error. */
     *out = (struct cecl_resolved){.device = CECL_DEVICE_AUTO,
                                   .cuda_device = CECL_CUDA_DEVICE_CURRENT,
                                   .sm_policy = CECL_SM_REDUCE_ONLY,

@@ -56,7 +56,7 @@ void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *messa
         snprintf(comm->async_message, sizeof(comm->async_message), "%s", message);
         atomic_store(&comm->async_result, (int)result);
         cecl_log(CECL_LOG_WARN, comm->rank, "communicator failed: %s", comm->async_message);
-        /* the watchdog notifies the peers and ends waits; over several hosts the thread cecl-net does that */
+        /* the watchdog, or over several hosts the thread cecl-net, notifies the peers and ends waits */
         if (comm->net)
             cecl_net_fail(comm->net, comm->async_message);
         else
@@ -66,7 +66,7 @@ void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *messa
 
 ceclResult_t cecl_comm_async(ceclComm_t comm)
 {
-    /* The message is written before the result and never again, so reading it needs no lock. */
+    /* The message is written once, before the result, so readers of it need no lock. */
     ceclResult_t result = (ceclResult_t)atomic_load(&comm->async_result);
     return result == ceclSuccess ? ceclSuccess : cecl_relay(result, comm->async_message);
 }
@@ -77,7 +77,8 @@ ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result)
     return result == ceclRemoteError && has_failed ? cecl_comm_async(comm) : result;
 }
 
-/* Records a message that says which rows do not fit. Every rank finds the same rows, in its own table. */
+/* Records a message that says which rows do not fit. Every rank finds these rows in its own copy of the table of
+ * splits. */
 static ceclResult_t name_trouble(ceclComm_t comm, const struct cecl_splits_trouble *trouble)
 {
     char expert[32] = "";
@@ -100,8 +101,8 @@ static ceclResult_t name_trouble(ceclComm_t comm, const struct cecl_splits_troub
 }
 
 /* Whether the call whose rows do not fit has ended on this rank. By then all ranks have moved their rows, and have
- * noticed that some do not fit. A rank that failed earlier would cut off its peers' part of the call. The call counts
- * as ended once all calls have ended that were enqueued before this rank first saw the trouble. */
+ * noticed that some do not fit. If this rank failed earlier, it would cut off its peers' part of the call. The call
+ * counts as ended once all calls have ended that were enqueued before this rank first saw that rows do not fit. */
 static bool trouble_has_ended(ceclComm_t comm)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -112,8 +113,8 @@ static bool trouble_has_ended(ceclComm_t comm)
            (cecl_flags_reached(flags, (uint32_t)seen) && !cecl_turns_run(flags));
 }
 
-/* Fails the communicator if rows of a call did not fit. (If a kernel has found splits of another call, see
- * fail_by_line.) `now`: fails even if the call has not ended on this rank. */
+/* Fails the communicator if rows of a call did not fit and, unless `now`, the call has ended on this rank.
+ * (fail_by_line is for a kernel that has found splits of another call.) */
 static void hear_trouble(ceclComm_t comm, bool now)
 {
     struct cecl_splits_trouble trouble;
@@ -198,7 +199,7 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
 }
 
 /* Fails the communicator because a kernel has found that the splits of `rank` are of another call. If `rank` has
- * failed, its own reason becomes the error: a failing rank reports it before its released stream signals without new
+ * failed, its own reason becomes the error: it reports the reason before its released stream can signal without new
  * splits. */
 static void fail_by_line(ceclComm_t comm, int rank)
 {
@@ -219,8 +220,9 @@ void cecl_comm_compare_calls(ceclComm_t comm)
     struct cecl_history_difference difference;
     struct cecl_splits_trouble trouble;
     char first[CECL_FACTS_NAME], name[2 * CECL_FACTS_NAME];
-    const bool has_line = cecl_flags_trouble(&comm->engine.flags, &trouble) &&
-                          trouble.what == CECL_SPLITS_OTHER; /* read first, as it is written last */
+    /* read before the history, because peers write their splits after their history */
+    const bool has_line =
+        cecl_flags_trouble(&comm->engine.flags, &trouble) && trouble.what == CECL_SPLITS_OTHER;
     if (atomic_load(&comm->async_result) != ceclSuccess)
         return;
     if (!cecl_history_differs(&comm->history, &difference)) {

@@ -35,7 +35,7 @@ void cecl_history_tell(struct cecl_history *history, const struct cecl_facts *fa
         atomic_store_explicit(&row->facts[i], words[i], memory_order_release);
 }
 
-/* Returns false if the row has the facts of another call, or may be about to get them. */
+/* Returns false if the row has the facts of another call, or may have got some of them while this function read. */
 static bool read_facts(const struct cecl_history *history, int rank, uint32_t call,
                        struct cecl_facts *facts)
 {
@@ -82,7 +82,7 @@ static enum verdict compare(const struct cecl_history *history, uint64_t theirs,
     const uint64_t mine =
         atomic_load_explicit(word_of(history, history->rank, call), memory_order_acquire);
     if (mine >> 32 != call || theirs >> 32 != call)
-        /* a rank has not made this call yet, or has reused the call's row for a later call */
+        /* one of the ranks has not made this call yet, or has reused the call's row for a later call */
         return UNKNOWN;
     return mine == theirs ? EQUAL : DIFFERENT;
 }
@@ -97,8 +97,8 @@ static struct cecl_history_difference difference_at(const struct cecl_history *h
     return difference;
 }
 
-/* If hashes are equal at one call, they are equal at all calls before it. So the latest call that both ranks have
- * reached decides whether they differ. If the ranks differ, the result names the first call that differs. */
+/* If two ranks' hashes are equal at one call, they are equal at all calls before it. So the latest call that both ranks
+ * have made decides whether they differ. If they differ, the result names the first call that is known to differ. */
 static bool differs_from(const struct cecl_history *history, int rank,
                          struct cecl_history_difference *difference)
 {

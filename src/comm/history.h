@@ -5,7 +5,7 @@
  * Beside the hash a rank publishes the facts of the call (plan/facts.h), so that an error message can say how two calls
  * differ.
  *
- * The hash leaves out where buffers lie, and sizes of blocks that ranks may choose differently. While one rank is more
+ * Where buffers lie is not in the hash, nor are sizes of blocks that may differ between ranks. While one rank is more
  * than CECL_HISTORY_CALLS calls ahead of another, these two are not compared. */
 #ifndef CECL_COMM_HISTORY_H
 #define CECL_COMM_HISTORY_H
@@ -46,8 +46,8 @@ size_t cecl_history_bytes(int nranks);
 /* `memory` has cecl_history_bytes bytes, is zeroed, and is shared by all ranks. */
 void cecl_history_open(struct cecl_history *history, void *memory, int rank, int nranks);
 
-/* Publishes the facts of this rank's next call. A peer that sees anything that this rank publishes later also sees
- * these facts. */
+/* Publishes the facts of this rank's next call. A peer that sees what this rank publishes later also sees these
+ * facts. */
 void cecl_history_tell(struct cecl_history *history, const struct cecl_facts *facts);
 /* Publishes the call's hash, before the call is enqueued. So a peer that sees the call's effects also sees its hash. */
 void cecl_history_note(struct cecl_history *history, uint32_t signature);
@@ -56,10 +56,11 @@ void cecl_history_note(struct cecl_history *history, uint32_t signature);
 bool cecl_history_next(const struct cecl_history *history, int rank, struct cecl_facts *mine,
                        struct cecl_facts *theirs);
 
-/* Whether another rank has made more calls than this rank. */
+/* Whether `rank` has made more calls than this rank. */
 bool cecl_history_is_ahead(const struct cecl_history *history, int rank);
 
-/* Whether this rank and another rank made different calls. Any thread may call this. */
+/* Whether this rank and any other rank made different calls; if so, *difference says which. Any thread may call
+ * this. */
 bool cecl_history_differs(const struct cecl_history *history,
                           struct cecl_history_difference *difference);
 

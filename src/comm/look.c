@@ -1,5 +1,5 @@
-/* One look of the watchdog. Each kind of wait has code that finds who is late and since when.
- * Publishing, blaming and ending are the same for all kinds. */
+/* One look of the watchdog. Each kind of wait has its own code to find who is late and since when. One code for all
+ * kinds publishes the late ranks, blames them and fails the communicator. */
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -20,12 +20,12 @@ enum kind {
 struct found {
     struct cecl_rank_set late; /* the peers for which streams wait */
     int64_t since;             /* when the longest of these waits began */
-    int gone;                  /* a rank that has left although a stream waits for it; -1: none */
-    bool is_blind;             /* the driver does not report for which peers the stream waits */
-    /* -- for words in the table -- */
+    int gone;                  /* a rank that has left, for which a stream waits; -1: none */
+    bool is_blind;             /* the driver does not tell for which peers the stream waits */
+    /* -- the rest: for messages and signals, whose words are in the table of awaited.h -- */
     int count;        /* how many words streams wait for */
     int row, peer;    /* the word for which a stream has waited longest */
-    uint32_t missing; /* what that word lacks */
+    uint32_t missing; /* how far that word is below the awaited value */
 };
 
 /* ---- collectives */
@@ -43,9 +43,10 @@ static int missing_for_good(ceclComm_t comm)
     return -1;
 }
 
-/* While the stream is busy with the caller's earlier work, no time counts. If flags lie in memory of the device, only
- * the driver can tell whether it is busy. If the driver does not answer, for example because freeing memory waits for
- * the call, all time counts, and a timeout names no rank. The mesh reports ends of peers without the driver. */
+/* Time counts only from the call's first signal, not while the stream is busy with the caller's earlier work. If flags
+ * lie in memory of the device, only the driver can read the signals. If the driver does not answer, for example because
+ * freeing memory waits for the call, all time counts, and a timeout names no rank. The mesh reports ends of peers
+ * without the driver. */
 static void find_collectives(ceclComm_t comm, int64_t now, struct found *found)
 {
     const struct cecl_flags *flags = &comm->engine.flags;
@@ -87,8 +88,9 @@ static enum kind kind_of(int row)
     return row < CECL_ROW_SIGNAL ? MESSAGES : row < CECL_ROW_HANDED ? SIGNALS : CAPTURED_MESSAGES;
 }
 
-/* After a captured message a stream resets the word, and then says that its wait has ended. In between, the wait seems
- * to last. A wait for a rank that has left counts only if it still lasts after this many ms. */
+/* After its wait for a captured message, a stream resets the word and then writes that the wait has ended. Between
+ * these two writes the wait seems to last. So a captured message's wait for a rank that has left counts only if it has
+ * lasted this many ms. */
 #define GONE_MS 200
 
 static void find_word(ceclComm_t comm, int row, int peer, bool has_left, int64_t now,
@@ -127,8 +129,8 @@ static void find_words(ceclComm_t comm, int64_t now, struct found *found)
 
 /* ---- captured collectives */
 
-/* Fails the communicator if a peer has launched another graph. The streams of a failed peer also go on to other calls,
- * but such a peer has reported its failure before. */
+/* Fails the communicator if a peer has launched another graph. A failed peer's streams may also go on to other calls,
+ * but that peer has reported its failure before. */
 static bool has_found_difference(ceclComm_t comm)
 {
     struct cecl_turns_difference found;
@@ -144,9 +146,9 @@ static bool has_found_difference(ceclComm_t comm)
     return true;
 }
 
-/* Whether a graph may wait for peers: a captured call runs here, or a graph was launched whose next call may wait at
- * its start. No word of this rank shows the wait at the start, so the worker asks the driver for launched graphs.
- * is_certain: [out] false if the driver does not answer. */
+/* Whether a graph may wait for peers: within a captured call, or at the start of one. No word of this rank shows the
+ * wait at the start, so the worker asks the driver whether a launched graph is pending. is_certain: [out] false if the
+ * driver does not answer. */
 static bool may_wait(ceclComm_t comm, bool *is_certain)
 {
     struct cecl_progress progress = {.graphs = true};
@@ -155,8 +157,8 @@ static bool may_wait(ceclComm_t comm, bool *is_certain)
     return progress.graphs;
 }
 
-/* Returns a late rank that has left, or -1. A rank that leaves has written its words before. So if words have changed
- * since `sum` was calculated, `late` is outdated, and the result is -1. */
+/* Returns a late rank that has left, or -1. A rank writes its words before it leaves. So if words have changed since
+ * `sum` was calculated, `late` is outdated, and the result is -1. */
 static int gone_from(ceclComm_t comm, const struct cecl_rank_set *late, uint32_t sum)
 {
     for (int r = 0; r < comm->nranks; r++)
@@ -193,8 +195,8 @@ static const char *const names[KINDS] = {[COLLECTIVES] = "a call",
                                          [CAPTURED_MESSAGES] = "a graph that was launched",
                                          [CAPTURED_CALLS] = "a graph that was launched"};
 
-/* Names a message's peer only if no other rank is late. If several messages wait, names the call that was enqueued
- * last, because that call ends last. */
+/* Describes pending messages. Names the peer if it is the only late rank. If several messages wait, names the call that
+ * was enqueued last, because that call ends last. */
 static void say_message(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
 {
     const bool sends = (found->row - CECL_ROW_READY) % CECL_ROLES == CECL_RECEIVER;
@@ -248,9 +250,9 @@ static void say(ceclComm_t comm, enum kind kind, const struct found *found, char
     }
 }
 
-/* Whether a wait for these ranks has reached its time limit. If several ranks are late, one of them may itself wait for
- * a rank that is not late here. That late rank will soon reach its own limit and name the rank at fault, so this rank
- * waits a little longer. */
+/* Whether a wait for the ranks in found->late has reached its time limit. If several ranks are late, one of them may
+ * itself wait for a rank that is not late here. It will soon reach its own limit and name the rank at fault, so this
+ * rank waits CECL_MESH_WORD_MS longer. */
 static bool is_time_up(ceclComm_t comm, const struct found *found, int64_t waited_ms)
 {
     const int limit = comm->config.timeout_ms, late = cecl_rank_set_count(&found->late);

@@ -17,7 +17,8 @@ static int32_t behind(const struct cecl_flags *flags, const uint32_t *rows,
     return most;
 }
 
-/* Lists only the peers that are furthest behind, because any other peer may itself wait for one of these. */
+/* Puts only the peers that are furthest behind into progress->late, because any other peer may itself wait for one of
+ * these. */
 static void name_late_ones(const struct cecl_flags *flags, const uint32_t *rows,
                            struct cecl_progress *progress)
 {
@@ -40,7 +41,7 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_pro
     *progress = (struct cecl_progress){.started = false};
     if (flags->nranks == 1)
         return ceclSuccess;
-    /* Reads this rank's last signals from the words in which peers receive them. */
+    /* Reads this rank's last signals where a peer receives them. */
     const int last = (flags->rank + flags->nranks - 1) % flags->nranks;
     for (int lane = 0; lane < CECL_LANES; lane++)
         CECL_TRY(cecl_flags_read(flags, cecl_flags_word(flags, last, flags->rank, lane), 1,
@@ -79,14 +80,15 @@ uint32_t cecl_turns_sum(const struct cecl_flags *flags)
     return sum;
 }
 
-/* Whether a peer has signalled fewer phases than this rank. The ranks differ by less than half of a cycle. */
+/* Whether a peer has signalled fewer phases than this rank. The numbers are cyclic; ranks differ by less than half a
+ * cycle. */
 static bool lags(const struct cecl_flags *flags, int peer)
 {
     return flags->hosted && (int16_t)((cecl_turns_of(flags, flags->rank) >> 16) -
                                       (cecl_turns_of(flags, peer) >> 16)) > 0;
 }
 
-/* Whether a peer is behind this rank in the phases of captured calls. */
+/* Whether any peer is behind this rank in the phases of captured calls. */
 static bool any_lags(const struct cecl_flags *flags)
 {
     for (int r = 0; r < flags->nranks; r++)
@@ -118,9 +120,9 @@ void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_set *late)
 
 /* ---- different calls
  *
- * Each rank counts its captured calls that are one kernel. A rank at phase 1 of a call with phases has counted all
- * one-kernel calls before this call, and no peer gets past this call yet. So a peer that has counted more has made a
- * one-kernel call in the place of this call. */
+ * Each rank counts its captured calls that are one kernel. If this rank is at phase 1 of a call with phases, it has
+ * counted all one-kernel calls before that call, and no peer can pass phase 1 yet. So a peer that has counted more has
+ * made a one-kernel call in place of that call. */
 
 static bool is_at_first(const struct cecl_flags *flags, int rank)
 {
@@ -133,8 +135,8 @@ static bool runs_kernel(const struct cecl_flags *flags)
     return cecl_word_read(flags->replay) == CECL_REPLAY_SEEN;
 }
 
-/* Whether a peer is in another call than this rank, which is in a call with phases. This rank's own word must not have
- * changed while this function reads; a change would have removed the watchdog's mark from it. */
+/* This rank is in a call with phases. Returns true if a peer is in another call, and this rank's own word has not
+ * changed while this function read: a change would have removed the watchdog's mark from the word. */
 static bool differs_in_phases(const struct cecl_flags *flags, int peer,
                               struct cecl_turns_difference *found)
 {
@@ -147,8 +149,8 @@ static bool differs_in_phases(const struct cecl_flags *flags, int peer,
            cecl_turns_call_of(flags, flags->rank) == found->mine;
 }
 
-/* Whether a peer is in another call than this rank, which is in a call of one kernel, and was before the peer's words
- * are read. */
+/* This rank is in a call of one kernel, and was before this function reads the peer's words. Returns true if the peer
+ * is in another call. */
 static bool differs_in_kernels(const struct cecl_flags *flags, int peer,
                                struct cecl_turns_difference *found)
 {
@@ -159,7 +161,8 @@ static bool differs_in_kernels(const struct cecl_flags *flags, int peer,
     return found->mine != 0 && found->theirs != 0 && runs_kernel(flags);
 }
 
-/* Whether the same count means different calls here and at the peer. */
+/* Whether this rank and the peer have made equally many calls of one kernel, and the last one is a different call on
+ * the two. */
 static bool differs_in_number(const struct cecl_flags *flags, int peer,
                               struct cecl_turns_difference *found)
 {

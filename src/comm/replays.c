@@ -30,7 +30,7 @@ void cecl_replays_release(ceclComm_t comm)
 
 /* ---- after the end */
 
-/* Runs until no graph holds calls of the communicator. The communicator's memory stays mapped. */
+/* Runs until no graph holds calls of the communicator, whose memory stays mapped even then. */
 static void *keep(void *argument)
 {
     ceclComm_t comm = argument;
@@ -54,7 +54,7 @@ static void *keep(void *argument)
 void cecl_replays_keep(ceclComm_t comm)
 {
     pthread_t thread;
-    /* kernels that start from now on do not wait */
+    /* ends the waits of kernels, also of those that start later */
     (void)!cecl_pads_end(&comm->engine.flags);
     if (cecl_thread_start(&thread, keep, comm) == 0)
         pthread_detach(thread);

@@ -5,11 +5,11 @@
 
 #include "util/error.h"
 
-/* Calls `run` for all items of a list at the same time, for the first item on the calling thread, and waits for all.
- * The other threads block all signals, so that handlers of the program run on the program's threads. `run` records a
- * message before it returns an error. If a thread cannot be made, `run` is not called, and the result is
- * ceclSystemError or ceclOutOfMemory. If a task failed by itself, returns that task's result. If tasks failed only
- * because of peers, returns the result of one of them. next: the item that follows; NULL: none */
+/* Calls `run` for all items of a list at the same time, each on its own thread (the first item on the calling thread),
+ * and waits for all. The other threads block all signals, so that handlers of the program run on the program's threads.
+ * `run` records a message before it returns an error. If a thread cannot be made, `run` is not called, and the result
+ * is ceclSystemError or ceclOutOfMemory. Returns the first error other than ceclRemoteError and ceclTimeout, which
+ * another task's failure may cause; if there is none, the first error. next: returns the item that follows, or NULL */
 ceclResult_t cecl_together(ceclResult_t (*run)(void *item), void *first, void *(*next)(void *item));
 
 #endif

@@ -42,7 +42,7 @@ void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms, struct 
         if (cecl_rank_set_count(&next) == 0)
             cecl_rank_set_add(&ends, rank);
         cecl_rank_set_join(&met, &next);
-        rank = -1; /* starts again, because lower ranks may have been added */
+        rank = -1; /* starts the loop again, because lower ranks may have been added to `met` */
     }
     if (cecl_rank_set_count(&ends) > 0)
         *late = ends;

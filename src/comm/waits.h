@@ -11,7 +11,7 @@
 
 struct cecl_waits_row {
     _Atomic int64_t told_ms; /* when the rank published last; 0: it waits for no rank */
-    _Atomic uint64_t late[CECL_RANK_WORDS]; /* the set of ranks for which it waits */
+    _Atomic uint64_t late[CECL_RANK_WORDS]; /* the ranks for which it waits */
 };
 
 struct cecl_waits {
@@ -28,13 +28,14 @@ void cecl_waits_open(struct cecl_waits *waits, void *memory, int rank, int nrank
  * now_ms  the monotonic clock, which all processes of a host share */
 void cecl_waits_tell(const struct cecl_waits *waits, const struct cecl_rank_set *late,
                      int64_t now_ms);
-/* The ranks for which `rank` waits, if it has published them since `since_ms`. A broken rank may have written
+/* The ranks for which `rank` waits; empty if it has not published them since `since_ms`. A broken rank may have written
  * anything. */
 struct cecl_rank_set cecl_waits_of(const struct cecl_waits *waits, int rank, int64_t since_ms);
 
 /* Follows the waits from the ranks in `late` to the ranks for which these wait, and so on. Replaces `late` by the ranks
- * at the ends, which wait for no rank. If there is no end, because ranks wait for each other in a circle, `late` is
- * unchanged. Waits that were published before `since_ms` do not count, because a stopped rank publishes nothing new. */
+ * at which this ends: those that wait for no rank. If there is no such rank, because ranks wait for each other in a
+ * circle, `late` is unchanged. Waits that were published before `since_ms` do not count, because a stopped rank
+ * publishes nothing new. */
 void cecl_waits_follow(const struct cecl_waits *waits, int64_t since_ms,
                        struct cecl_rank_set *late);
 

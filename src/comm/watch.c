@@ -1,6 +1,6 @@
-/* The watchdog of a communicator: one thread that notices at once when a peer ends, checks for calls that
- * take too long, and ends waits once the communicator has failed. Of a call in progress it touches only flags and their
- * counters. It makes no slow driver call: see worker.c and docs/decisions/0020. */
+/* The watchdog of a communicator: one thread that notices at once when a peer ends, checks for calls that take too
+ * long, and ends waits once the communicator has failed. It makes no slow driver call: see worker.c and
+ * docs/decisions/0020. */
 #include "comm/comm.h"
 #include "flags/awaited.h"
 #include "util/clock.h"
@@ -9,7 +9,7 @@
 
 #define TICK_MIN_MS 5
 
-/* Warns only once, although the watchdog tries repeatedly. */
+/* Warns only once, although the watchdog tries to release repeatedly. */
 static void complain(ceclComm_t comm)
 {
     if (!comm->watch.complained)
@@ -23,12 +23,12 @@ static void tell_peers(ceclComm_t comm)
     if (comm->watch.told)
         return;
     cecl_mesh_tell_abort(comm->mesh, comm->async_message);
-    cecl_mesh_interrupt(comm->mesh); /* these calls fail with the reason that peers were told */
+    cecl_mesh_interrupt(comm->mesh); /* pending exchanges fail with the reason told to peers */
     comm->watch.told = true;
 }
 
-/* Notifies peers first, because a released stream goes on copying and signalling, and no peer may use that data. A peer
- * that sees a signal of a released stream finds this rank's notice in cecl_comm_hear. */
+/* Notifies peers first, because a released stream goes on copying and signalling, and no peer may use what it copies. A
+ * peer that has seen a signal of a released stream finds this rank's notice in cecl_comm_hear. */
 void cecl_watch_release(ceclComm_t comm)
 {
     if (comm->net) /* the thread of src/net does this */
@@ -38,19 +38,19 @@ void cecl_watch_release(ceclComm_t comm)
     CECL_LOCKED(&watch->lock);
     tell_peers(comm);
     const bool pending = !cecl_flags_idle(flags), hosted = pending && flags->on_host;
-    /* Flags in memory of the host are released first, because pending waits may hold up the driver, which these flags
-     * do not need. Such flags cannot be silenced. */
+    /* Flags in memory of the host are released before any driver call, which pending waits may hold up. Such flags
+     * cannot be silenced. */
     if (hosted) {
         (void)!cecl_flags_release(flags);
         cecl_awaited_release(flags, 0);
     }
-    /* Words of captured calls need no driver either. They are released even if nothing is pending: a graph may be
-     * launched at any time. */
+    /* The release of captured calls' words needs no driver either. It happens even if nothing is pending: a graph may
+     * be launched at any time. */
     if (atomic_load(&comm->last_captured))
         cecl_replays_release(comm);
     if (pending && !watch->silenced)
         watch->silenced = cecl_flags_silence(flags) == ceclSuccess;
-    if (!watch->kernels_ended) /* lets work behind waiting kernels go on */
+    if (!watch->kernels_ended) /* lets work go on that is queued behind waiting kernels */
         watch->kernels_ended = cecl_pads_end(flags) == ceclSuccess;
     const bool is_quiet = watch->kernels_ended && (watch->silenced || !pending);
     if (!is_quiet)
@@ -77,9 +77,9 @@ static void *watch(void *argument)
         if (atomic_load(&comm->async_result) == ceclSuccess) {
             const ceclResult_t heard = cecl_mesh_watch(comm->mesh, tick_ms(comm));
             const int64_t now = cecl_now_ms();
-            /* time in which this process stood still and heard no peer does not count for time limits */
+            /* time in which this process stood still and heard no peer counts for no time limit */
             skipped = skipped == 0 && now - looked > CECL_WATCH_LATE_MS ? now - looked : 0;
-            still += skipped; /* time is not skipped twice in a row, so that each wait ends */
+            still += skipped; /* never twice in a row, so each wait reaches its time limit */
             looked = now;
             if (heard != ceclSuccess)
                 cecl_comm_lost_peer(comm, ceclRemoteError);
@@ -131,8 +131,8 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
     long pause_us = 20;
     const int64_t start = cecl_now_ms();
     while (!cecl_comm_is_done(comm)) {
-        /* After an error the watchdog ends the waits of pending calls. A caller without a deadline gets the error, and
-         * then waits for these calls with a deadline of its own. */
+        /* After an error the watchdog ends the waits of pending calls. A caller without a deadline gets the error at
+         * once; it then waits for these calls in a second call, with a deadline. */
         if (deadline == CECL_NO_DEADLINE)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)
@@ -140,6 +140,6 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
         cecl_pause_us(pause_us);
         pause_us = pause_us < 1000 ? 2 * pause_us : pause_us;
     }
-    /* a peer that gave up may have ended waits of these calls; it has told this rank before that */
+    /* a peer that gave up may have ended waits of these calls, but it notified this rank before that */
     return cecl_comm_hear(comm);
 }

@@ -3,20 +3,21 @@
  * kernels and holds up the program's threads (docs/decisions/0020).
  *
  * The watchdog must not make these calls itself. While the program frees memory (cudaFree, cudaFreeHost), CUDA waits
- * for pending work. Meanwhile it holds up other threads that copy, allocate or launch, and lets only stream memory
+ * for pending work. Meanwhile CUDA holds up other threads that copy, allocate or launch; only their stream memory
  * operations and queries go on (docs/data/results.md, "What the driver holds up"). The pending work may be a call whose
- * peer has died, which the watchdog must release. So the watchdog makes only such operations and queries (decision 0020
- * has the exceptions). */
+ * peer has died, and only the watchdog can end its wait. So the watchdog makes only stream memory operations and
+ * queries (decision 0020 has the exceptions). */
 #include <errno.h>
 
 #include "comm/comm.h"
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define REST_MS 500 /* ms between two looks */
+#define REST_MS 500 /* the longest time between two looks for messages and questions */
 #define END_MS 10000
 
-/* Carries out one message of a peer about its memory. Between messages the worker answers questions. */
+/* Carries out one message of a peer about the peer's memory: only one, because the worker answers questions between
+ * messages. */
 static void take_message(ceclComm_t comm)
 {
     bool any;
@@ -54,7 +55,7 @@ static void *work(void *argument)
     cecl_thread_name("cecl-worker");
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
-        /* after a failure messages stay unread, so a wait for messages would end at once */
+        /* after a failure nobody reads messages, so a wait that also ends for messages would end at once */
         const bool comes = cecl_mesh_await(comm->mesh, !failed, REST_MS);
         answer(comm);
         if (comes)
@@ -76,7 +77,7 @@ ceclResult_t cecl_worker_start(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Waits for news, at most until `until`. Returns false if that time has passed. The caller holds the lock. */
+/* Waits for news. Returns false once the time `until` has passed. The caller holds the lock. */
 static bool wait_for_news(struct cecl_worker *worker, const struct timespec *until)
 {
     return pthread_cond_timedwait(&worker->news, &worker->lock, until) != ETIMEDOUT;

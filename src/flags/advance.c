@@ -33,7 +33,7 @@ bool cecl_flags_begin(struct cecl_flags *flags, const struct cecl_advance *advan
     return false;
 }
 
-/* Stores words atomically, because the watchdog may read them at the same time. */
+/* Cells that are words are stored atomically, because the watchdog may read them at the same time. */
 void cecl_cells_fill(const struct cecl_cell *cells, uint32_t count, const uint32_t *epoch,
                      const uint64_t *given)
 {

@@ -5,15 +5,15 @@
 
 _Static_assert(CECL_COUNTER_SIGNAL - CECL_COUNTER_READY == CECL_ROW_SIGNAL, "in the same order");
 
-/* The first word tells how far messages have begun. A communicator of one rank also keeps the words of its signals to
- * itself here. */
+/* The first word is awaited->begun. The next ones are awaited->now; a communicator of one rank also keeps here the
+ * words of its signals to itself. */
 size_t cecl_awaited_own_words(int nranks)
 {
     return 1 + (nranks == 1 ? 2 : 1) * (size_t)cecl_hosted_awaited_words(nranks);
 }
 
-/* A note has the value in its upper half. The lower half has the value that `done` has after the launch, and the index
- * of the word. */
+/* A note has the awaited value in its upper half. The lower half has the low bits of the value that `done` has after
+ * the launch, and the index of the word. */
 #define NOTED_BITS 8
 #define NOTED_LAUNCHES 0xffffffu
 _Static_assert(CECL_ROW_SIGNAL *CECL_ONE_SIDED_RANKS <= 1 << NOTED_BITS, "indices of messages");
@@ -106,8 +106,8 @@ void cecl_awaited_forget(struct cecl_flags *flags)
     free(flags->signals);
 }
 
-/* Every NEAR messages, words that are more than NEAR messages behind are raised. Far fewer messages are pending, so no
- * stream waits for so old a value, and no peer still writes one. */
+/* Every NEAR messages, a rank raises words that are more than NEAR messages behind. Far fewer messages are pending, so
+ * no stream waits for so old a value, and no peer will still write one. */
 #define NEAR (UINT32_C(1) << 29)
 
 /* If the peer writes the word at the same time, the peer's value stays. */
@@ -152,8 +152,8 @@ static bool is_exact(const struct cecl_flags *flags, uint32_t index)
     return index >= CECL_ROW_HANDED * (uint32_t)flags->nranks;
 }
 
-/* How far a word is from ending a wait for `value`; 0: the wait has ended. A captured message has its own rule: its
- * wait needs exactly `value`, and value 0 means that no stream waits. */
+/* How far a word is below `value`, for which a stream waits; 0: the wait has ended. The wait of a captured message
+ * needs exactly `value`, so any other value of the word counts as missing; there value 0 means that no stream waits. */
 static uint32_t lacks(const struct cecl_flags *flags, uint32_t index, uint32_t value)
 {
     const uint32_t missing = value - cecl_word_read(&flags->awaited.words[index]);
@@ -192,7 +192,8 @@ void cecl_awaited_find_messages(struct cecl_flags *flags)
         write_now(flags, i, atomic_load(&awaited->last[i]));
 }
 
-/* The value that ends all enqueued waits for a word. A wait for a captured message counts only once it has begun. */
+/* The value that ends all enqueued waits for a word. For a captured message: the value that ends the wait that has
+ * begun, or 0. */
 static uint32_t value_last(const struct cecl_flags *flags, uint32_t index)
 {
     return is_exact(flags, index) ? value_now(flags, index)
@@ -220,8 +221,8 @@ bool cecl_awaited_by_graphs(const struct cecl_flags *flags)
     return waits;
 }
 
-/* Marks a wait for a captured message as seen. Returns whether the wait has begun since the last look. Values do not
- * tell this, because each launch of a graph waits for the same value. */
+/* Marks a wait for a captured message as seen. Returns true if the wait has begun since the watchdog's last look. The
+ * awaited value does not tell this, because each launch of a graph waits for the same value. */
 static bool has_begun(const struct cecl_flags *flags, uint32_t index, uint32_t value)
 {
     uint32_t begun = cecl_handed_begun(value);

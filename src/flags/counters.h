@@ -17,32 +17,32 @@
 
 #include "util/lane.h"
 
-/* Whether a call that uses the counter can run again with the same values, as a captured call does. */
+/* Whether a program with fixed values, such as a captured call, may run repeatedly if it uses the counter. */
 enum cecl_replay {
     CECL_REPLAY_NEVER, /* no: a later run would mistake an earlier run's values for its own */
-    /* yes: a wait is for just that value, and the lane that waits for a word sets the word to 0 after the wait, so
-     * each signal may have only one wait */
+    /* yes: a wait ends only at the exact value, and the lane that waits then sets the word to 0, so each signal may
+     * have only one wait */
     CECL_REPLAY_RESET,
     /* yes: a value is a set of bits, a wait is for one bit, and each run ends as the run before ended
      * (flags/turns.h) */
     CECL_REPLAY_BITS,
-    /* yes: a wait is for just that value, and each run ends with another value */
+    /* yes: a wait ends only at the exact value, and each run leaves another value in the word */
     CECL_REPLAY_SAME,
     CECL_REPLAY_KERNEL /* yes: kernels count by themselves, in memory of the device */
 };
 
 struct cecl_counter {
-    /* The words that rank 0 holds, one for each rank that writes. The words that rank r holds lie r * apart
-     * bytes further. NULL: only kernels know where the words are. `own`: each rank holds a single word and writes it
-     * itself. The word is for the rank's own host (apart 0) or for all peers. */
+    /* The words in rank 0's memory, one for each rank that writes them. Those in rank r's memory lie r * apart bytes
+     * further. NULL: only kernels know where the words are. `own`: each rank has a single word, which it writes itself:
+     * for its own host (apart 0) or for all peers. */
     char *words;
     uint64_t apart;
     bool own;
     uint8_t replay; /* enum cecl_replay */
     /* the value for +k is unit * (the counter's epoch + k), modulo 2^32 */
     uint32_t unit;
-    /* Not 0: the counter has several slots of such words, this many bytes apart. The caller of cecl_cells_fill gives
-     * the slot as given[k - 1] and the value as given[k]. */
+    /* Not 0: the counter has several slots, each with such words, this many bytes apart. The caller of cecl_cells_fill
+     * gives the slot as given[k - 1] and the value as given[k]. */
     uint32_t slot_bytes;
     /* [CECL_FLAG_VALUES] the table from which a copy engine copies values. NULL: a stream or a kernel
      * writes the values */
@@ -51,11 +51,11 @@ struct cecl_counter {
     _Atomic uint32_t *awaited;
 };
 
-#define CECL_CELL_GIVEN 255 /* instead of a counter: the input is given by the caller */
+#define CECL_CELL_GIVEN 255 /* in `counter`: the caller gives the input */
 
-/* A cell that is a word holds scale * input. Any other cell is a pointer or a number of bytes, and holds
- * base + scale * input. The input is the epoch of `counter` plus k; if the cell is not a word, the bits
- * outside `mask` are cleared. With CECL_CELL_GIVEN the input is given[k]. */
+/* A cell that is a word holds scale * input. Any other cell is a pointer or a number of bytes, and holds base + scale *
+ * input. The input is given[k] if `counter` is CECL_CELL_GIVEN. Otherwise it is the epoch of `counter` plus k, of which
+ * a cell that is not a word takes only the bits in `mask`. */
 struct cecl_cell {
     void *at;
     uintptr_t base;
@@ -68,8 +68,8 @@ struct cecl_cell {
 _Static_assert(sizeof(struct cecl_cell) == 32, "every call reads all of its cells");
 _Static_assert(sizeof(uintptr_t) == 8 && sizeof(size_t) == 8, "other cells have 64 bits");
 
-/* Fills cells. Earlier calls of the same program may be pending, because a device copies its arguments when
- * it enqueues.
+/* Fills cells. Earlier runs of the same program may be pending, because a device copies a command's arguments when it
+ * enqueues the command.
  *
  * epoch  the values of counters before the call: the communicator's, or fixed ones
  * given  inputs of cells with CECL_CELL_GIVEN; NULL if there are none */

@@ -18,8 +18,8 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
         (struct cecl_counter){.words = (char *)flags->done, .own = true, .unit = 1};
 }
 
-/* ---- the trial of copied flags. If copies between two GPUs got lost, a call's first signal would not arrive. Then the
- * watchdog would not see the call begin, and the call would have no time limit. */
+/* ---- the trial of copied flags, at init. If copies between two GPUs got lost, a call's first signal would not arrive.
+ * So the watchdog would not see the call begin, and the call would have no time limit. */
 
 #define TRIED cecl_flag_value(CECL_FIRST_EPOCH - 1)
 
@@ -182,8 +182,8 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
             flags->counters[lane].values = cecl_flags_source(flags, lane, 0);
     }
     atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);
-    /* Now each flag holds CECL_FIRST_EPOCH or a value just below. Each wait is for a later value, so it needs a
-     * signal. */
+    /* Now each flag holds CECL_FIRST_EPOCH or a value just below. Each wait is for a later value, so only a peer's
+     * signal ends it. */
     return ceclSuccess;
 }
 

@@ -3,15 +3,15 @@
  * collective. counters.h has the table of how each counter's words are used.
  *
  * For each lane a rank has a row of 32-bit words in its symmetric memory. The row has a word for each peer. Only that
- * peer writes the word, and the word only grows, modulo 2^32. A lane's epoch is the value of its flags when every call
- * so far is done. A call with n phases on a lane adds n to the lane's epoch, on all ranks alike.
+ * peer writes the word, and the word only grows, modulo 2^32. A lane's epoch tells which value its flags have when all
+ * calls so far are done. A call with n phases on a lane adds n to the lane's epoch, on all ranks alike.
  *
  * Flags travel in one of two ways: a copy engine copies the word to the peer from a table of all values that
  * a flag can have; or the rows lie in memory of the host, and a stream writes the word there.
  *
  * The word `done` shows the host the progress of this rank's calls, in phases of the main lane. The stream that runs a
  * call writes it. A call without phases (any call of a single rank; a put) signals nothing to peers. It adds one to
- * `done` and nothing to the epochs, so some ranks may make it and others not.
+ * `done` and nothing to the epochs, so some ranks may make the call and others not.
  *
  * Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_FLAGS_FLAGS_H
@@ -40,7 +40,7 @@ static inline uint32_t cecl_flag_value(uint32_t epoch)
  * selects the row of slots that it renews (sm/small.h), and no row may be left out. */
 enum cecl_numbering { CECL_NUMBERED_SMALL, CECL_NUMBERED_REDUCTION, CECL_NUMBERINGS };
 
-/* How far one-sided calls are, by stream: see lines.c below. */
+/* How many one-sided calls of each stream are done: see lines.c below. */
 #define CECL_LINES 32
 struct cecl_lines {
     struct cecl_line {
@@ -48,7 +48,7 @@ struct cecl_lines {
         /* how many calls so far, including the one that is being enqueued */
         _Atomic uint64_t calls;
     } list[CECL_LINES];
-    uint32_t next;  /* the line that will be taken over next */
+    uint32_t next;  /* the line to take over if no line is free */
     uint32_t *done; /* [CECL_LINES] host-visible: how many calls of each line are done */
 };
 
@@ -69,17 +69,16 @@ struct cecl_signal {
 
 /* The words for which streams of this rank wait: see awaited.h. Arrays are [CECL_ROWS][nranks]; NULL: not used. */
 struct cecl_awaited {
-    uint32_t *words; /* this rank's words; index i is of peer i % nranks */
-    /* both host-visible. begun: what `done` will be after the group of messages that has begun last. now: for which
-     * value a stream waits now */
+    uint32_t *words; /* this rank's words; peer i % nranks writes word i */
+    /* both host-visible. begun: the value that `done` will have at the end of the group of messages that began last.
+     * now: the value for which a stream waits now */
     uint32_t *begun, *now;
-    /* for which value the latest enqueued wait waits; not for captured messages */
+    /* the value for which the latest enqueued wait waits; not used for captured messages */
     _Atomic uint32_t *last;
-    struct cecl_clock
-        *seen; /* since when a stream has waited for each word; used by the watchdog */
+    struct cecl_clock *seen; /* for the watchdog: when the wait for each word began */
     /* waits of recent groups of messages: see cecl_awaited_note */
     _Atomic uint64_t notes[CECL_NOTES];
-    uint32_t noted;           /* how many notes were made */
+    uint32_t noted;           /* how many notes were made so far */
     _Atomic bool is_captured; /* a message was captured */
 };
 
@@ -98,7 +97,7 @@ struct cecl_flags {
     uint64_t pads_offset; /* offset of the words that kernels use: see pads.c */
     /* offset of [nranks] pointers to the ranks' slices, for kernels: see pads.c */
     uint64_t slices_offset;
-    /* the values that counters have when all calls so far are done */
+    /* the counters' values once all calls so far are done */
     uint32_t epoch[CECL_COUNTERS_MAX];
     /* like `epoch`, but including the call that is being enqueued */
     _Atomic uint32_t target[CECL_LANES];
@@ -117,15 +116,15 @@ struct cecl_flags {
     uint32_t *replay; /* host-visible: whether captured calls without phases run; see turns.h */
 };
 
-/* Fills in the rows of the table for the epochs of both lanes (their words begin at `rows`), for
- * the slots and for `done`. flags->done must be allocated. */
+/* Fills in the rows of the table of counters for the flags of both lanes (their words begin at `rows`), for the slots
+ * and for `done`. flags->done must be allocated. */
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 
 /* Collective. Takes flags, pads and the table of slices from the pool, and checks that copied flags arrive.
  * cecl_flags_close also accepts flags that are zeroed or that failed to open.
  *
- * hosted  memory for awaited words, and for flags if `on_host`. Its words must be zero on every rank. If there is
- *         no such memory, the struct is zeroed */
+ * hosted  memory for awaited words, and for flags if `on_host`. Its words must be zero on every rank. Without such
+ *         memory the struct is zeroed */
 ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
                              const struct cecl_hosted *hosted, bool on_host);
 
@@ -154,7 +153,7 @@ static inline void *cecl_flags_source(const struct cecl_flags *flags, int lane, 
 /* What a call adds to the counters. Phases are equal on all ranks. */
 struct cecl_advance {
     uint32_t phases[CECL_LANES];
-    /* the call has no phases, and only `done` reports its end. The call may be unsignalled on some ranks only */
+    /* the call has no phases, and only `done` reports its end. Other ranks need not make the call */
     bool unsignalled;
     /* the call uses slots or memory of the host; such calls alternate between two halves */
     bool small;
@@ -238,13 +237,13 @@ ceclResult_t cecl_flags_silence(struct cecl_flags *flags);
 /* Ends the waits for flags. Must be called repeatedly until nothing is pending. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags);
 /* The first function reads words of rows, the second one writes a row of this rank. Both use the driver only if rows
- * are in memory of the device. */
+ * lie in memory of the device. */
 ceclResult_t cecl_flags_read(const struct cecl_flags *flags, const uint32_t *words, size_t count,
                              uint32_t *out);
 ceclResult_t cecl_flags_write_row(const struct cecl_flags *flags, int lane, uint32_t value);
 
-/* -- lines.c: how far one-sided calls are. One-sided calls on one stream run in order, and calls on different streams
- * have no order. So each stream has a line: a word of this rank that counts how many of the stream's calls are done.
+/* -- lines.c: how far one-sided calls are. Those on one stream run in order; those on different streams have no order.
+ * So each stream has a line: a word of this rank that counts how many of the stream's calls are done.
  *
  * There are CECL_LINES lines. A line whose calls are all done is free for another stream. If more than CECL_LINES
  * streams have pending calls, a stream takes over another one's line; its first call there waits for the earlier calls
@@ -276,7 +275,7 @@ bool cecl_lines_idle(const struct cecl_flags *flags);
 /* -- pads.c: words by which kernels wait for each other, separate from the rows of flags. The user's own kernels
  * (ceclDeviceComm_t) and cecl's kernels use them. -- */
 
-/* Fills in *dc, except the time limit of kernels' waits, which the caller fills in. */
+/* Fills in *dc, except the time limit of kernels' waits. */
 void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc);
 
 /* Ends all waits of kernels on this rank's pads, also the waits of kernels that start later. So one call of this

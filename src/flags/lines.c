@@ -15,8 +15,7 @@ static struct cecl_line_at last_of(const struct cecl_flags *flags, uint32_t line
     return (struct cecl_line_at){line, atomic_load(&flags->lines.list[line].calls)};
 }
 
-/* How many calls of a line are pending. That is always far fewer than 2^32, so 32 bits of a call's number are
- * enough. */
+/* How many calls of a line are pending: always far fewer than 2^32, so 32 bits of a call's number are enough. */
 static uint32_t pending(const struct cecl_flags *flags, uint32_t line)
 {
     return cecl_line_value(last_of(flags, line)) - cecl_word_read(&flags->lines.done[line]);
@@ -49,7 +48,8 @@ struct cecl_line_at cecl_line_begin(struct cecl_flags *flags, uint64_t stream,
 
 void cecl_line_roll_back(struct cecl_flags *flags, struct cecl_line_at at)
 {
-    /* the line no longer belongs to this stream, which may not have waited for another stream's calls on it */
+    /* the line no longer belongs to this stream, because the wait for another stream's calls on it may not have been
+     * enqueued */
     flags->lines.list[at.line].stream = 0;
     atomic_fetch_sub(&flags->lines.list[at.line].calls, 1);
 }

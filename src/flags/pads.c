@@ -8,8 +8,8 @@
  *     [nranks]           words by which the kernels of those calls wait for each other
  *     1                  the number of calls by splits on the device
  *
- * The library zeroes the pads, and ends waits of kernels on them. The library itself never waits for a
- * barrier's word or a signal's word. */
+ * The host zeroes the pads, and ends waits of kernels on them. Only users' kernels wait for words
+ * of barriers and signals. */
 #include "flags/flags.h"
 
 static size_t end_at(int nranks)

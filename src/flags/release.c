@@ -8,8 +8,8 @@
 #include "plan/layout.h"
 #include "util/clock.h"
 
-/* A quarter of the flags' cycle, in epochs. In cyclic comparison a value up to half a cycle ahead is later, and any
- * other value is earlier. */
+/* A quarter of the flags' cycle, in epochs. In cyclic comparison a value counts as later if it is up to half a cycle
+ * ahead. */
 #define QUARTER 0x4000u
 
 bool cecl_flags_calls_idle(const struct cecl_flags *flags)
@@ -76,15 +76,15 @@ static ceclResult_t overwrite(const struct cecl_flags *flags, int lane, uint32_t
  * each. Copies would be faster, but CUDA holds them up while the program frees memory.
  *
  * No word shows the progress of the side lane, so its pending epochs are derived from the main lane's. If more than
- * half a cycle of side epochs may be pending, some side flags may still end waits of peers. This completes no call at a
- * peer, because every call ends on the main lane, whose flags are all overwritten; and peers have been told of the
+ * half a cycle of side epochs may be pending, some side flags may still end waits of peers. Even then no call at a peer
+ * completes, because every call ends on the main lane, whose flags are all overwritten; and peers have been told of the
  * failure. */
 ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
 {
     /* must be stored before targets are read: see cecl_flags_begin */
     atomic_store(&flags->silent, true);
     if (flags->on_host)
-        return ceclSuccess; /* the stream holds the values */
+        return ceclSuccess; /* commands in the stream hold the values */
     const uint32_t done = cecl_flags_epoch_done(flags),
                    side = atomic_load(&flags->target[CECL_LANE_SIDE]),
                    pending = atomic_load(&flags->target[CECL_LANE_MAIN]) - done,
@@ -93,7 +93,8 @@ ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
     return overwrite(flags, CECL_LANE_SIDE, side - beside, beside, side - 2 * QUARTER + 1);
 }
 
-/* Pending calls may span more than half a cycle of flags, so each release adds another quarter. */
+/* Pending calls may span more than half a cycle of flags, so one write may not end all waits. Each release writes
+ * values a quarter further. */
 ceclResult_t cecl_flags_release(struct cecl_flags *flags)
 {
     const uint32_t quarters = atomic_fetch_add(&flags->releases, 1) + 1;
@@ -105,16 +106,16 @@ ceclResult_t cecl_flags_release(struct cecl_flags *flags)
 
 /* ---- words of captured calls */
 
-/* Whether this rank's stream may wait for the peer: in a call that runs, or at the start of the next call, which waits
- * for the last phase of the call before. No word of this rank shows the wait at the start. That wait lasts while the
- * peer's word lacks the bit of the last phase. */
+/* Whether this rank's stream may wait for the peer: within a call, or at the start of the next call, which waits for
+ * the last phase of the call before. No word of this rank shows the wait at the start, but it lasts only while the
+ * peer's TURN lacks the bit of the last phase. */
 static bool may_wait_for(const struct cecl_flags *flags, int peer)
 {
     return cecl_turns_run(flags) || !(cecl_turns_of(flags, peer) & cecl_turns_bit(0, 1));
 }
 
-/* The number for which this rank waits at phase 1; 0: the rank is in no call. The rank's word has only the low bits of
- * that number. If several numbers have these bits, each call of this function returns another one. */
+/* The number for which this rank waits at phase 1; 0: the rank is in no call. The rank's TURN has only the low bits of
+ * that number. If several numbers end in these bits, each call of this function returns the next of them. */
 static uint32_t awaited(struct cecl_flags *flags)
 {
     const uint32_t word = cecl_turns_of(flags, flags->rank),
@@ -140,8 +141,8 @@ static void release_once(struct cecl_flags *flags)
             release_from(flags, r, mine);
 }
 
-/* Each call waits for a number of its own, and thousands of calls may be enqueued. So one release goes on as long as
- * waits end, for a few ms at most. */
+/* Each captured call waits for its own number, and thousands of calls may be enqueued. So one call of
+ * cecl_turns_release goes on as long as waits end, but at most RELEASE_NS. */
 #define RELEASE_NS 4000000
 #define RELEASE_LOOKS 200
 
