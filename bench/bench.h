@@ -18,8 +18,8 @@ enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
  * `collectives`. */
 struct op {
     const char *name;
-    bool block_per_rank; /* sendbuff holds a block for each rank; otherwise one block */
-    bool block_of_each;  /* recvbuff holds a block from each rank; otherwise one block */
+    bool block_per_rank; /* sendbuff holds a block for each rank; false: one block */
+    bool block_of_each;  /* recvbuff holds a block from each rank; false: one block */
     bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
     bool widens;    /* the elements have 16 bits, and their sums arrive as fp32 */
@@ -153,7 +153,7 @@ bool options_parse(struct options *options, int argc, char **argv, const struct 
 
 /* sides.c. Makes a side that calls cecl, with buffers of one kind of memory (kinds.h). */
 struct side side_cecl_make(const char *name, ceclComm_t comm, int memory);
-/* The run with the communicator and the stream of a side. */
+/* The side's own run, or `run` if it has none. */
 static inline const struct run *side_run(const struct side *side, const struct run *run)
 {
     return side->own ? side->own : run;
@@ -230,8 +230,8 @@ bool run_join(struct run *run);
 /* Undoes run_join. Returns false, after a message, if that fails. A broken communicator stays until the process
  * ends, because peers may be gone already. */
 bool run_leave(struct run *run, int end);
-/* Whether the file that an option names can be written; path NULL: there is none. Leaves no new file behind.
- * Collective. Called first, so that a long run does not end without its results. */
+/* Whether the file that an option names can be written; true if path is NULL. Leaves no new file behind. Collective.
+ * Called first, so that a long run does not end without its results. */
 bool output_opens(const struct run *run, const char *option, const char *path);
 double median_of(double *values, int count); /* sorts `values` */
 /* Prints a failed call and its reason. Returns false. */

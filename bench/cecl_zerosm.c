@@ -77,7 +77,7 @@ static const char usage[] =
     EACH_ORDER(op, place, 1u << 20, MEMORY_POOL, true), \
         EACH_ORDER(op, place, 1u << 20, MEMORY_MALLOC, true), \
         EACH_ORDER(op, place, 1u << 20, MEMORY_PRIVATE, true)
-#define PIECES (12u << 20) /* on two GPUs a buffer then has more than one handle */
+#define PIECES (12u << 20) /* so large that a buffer of two GPUs has several handles */
 
 /* Each call has so few copies that no stream's queue gets full; see zerosm_run.c. */
 static const struct zerosm_case cases[] = {

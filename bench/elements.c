@@ -45,7 +45,7 @@ static uint64_t bits_of(ceclDataType_t type, unsigned value)
     }
 }
 
-/* The word with number `index` and the 15 numbers beside it. */
+/* The word in which number `index` lies; a word has 16 numbers. */
 static uint64_t word_of(uint64_t key, size_t index)
 {
     uint64_t x = key + index / 16 * 0x9e3779b97f4a7c15u;

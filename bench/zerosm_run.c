@@ -21,10 +21,9 @@
  * the input. */
 #define CALLS 3
 #define AFTERWARDS_MS 5000 /* time for calls that have not ended while SMs were held */
-/* bytes besides staging and buffers: flags and their values, slots, and the memory that carries private memory
- * (api/setup.c) */
+/* bytes besides staging and buffers: flags and their values, slots, and bounce buffers (api/setup.c) */
 #define SEGMENT_ROOM (40 << 20)
-/* in ms. SMs are held for less, so it ends only a call that hangs */
+/* in ms. SMs are held for a shorter time, so this limit ends only a call that hangs */
 #define COLLECTIVE_TIMEOUT "10000"
 
 /* A case in progress. Index g is GPU g. */
@@ -234,7 +233,7 @@ static bool copy(struct stage *s, int g, void *dst, const void *src, size_t byte
            called(s, g, ceclStreamSynchronize(s->comms[g], s->streams[g]), "ceclStreamSynchronize");
 }
 
-/* Fills the buffers: before the calls, only output bytes that are also input may be right. */
+/* Fills both buffers. An output byte gets a wrong value, unless it is also input. */
 static bool fill(struct stage *s, int g)
 {
     const int me = s->rank[g];
@@ -374,7 +373,7 @@ static bool all_ended(struct stage *s)
     return true;
 }
 
-/* Also ends the wait if a stream cannot be queried; the error is recorded. */
+/* Whether all streams end within `ms`. Returns early if a query fails, and records the error. */
 static bool ended_within(struct stage *s, int ms)
 {
     const struct timespec pause = {.tv_nsec = 100000};

@@ -129,7 +129,7 @@ splits() {
         CECL_SM_POLICY=allow perf --op $op --type bfloat16 -b 1M -e 448M -f 4 -n 20 --rounds 9 --baseline nccl
     done
 }
-# There are only this many hardware queues; a waiting stream blocks one of them.
+# With 32 hardware queues, and with one: a waiting stream blocks its queue.
 queues() {
     local few
     for few in 32 1 32 1; do

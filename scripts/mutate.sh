@@ -9,7 +9,7 @@ root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/scripts/common.sh"
 "$root/scripts/setup.sh" "${test_packages[@]}" git python3
 
-# The workers' first builds are the same.
+# All workers first build the same sources, which ccache compiles once.
 if command -v ccache >/dev/null; then
     export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_NOHASHDIR=1
     export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$root/build/mutate}

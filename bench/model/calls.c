@@ -67,7 +67,8 @@ ceclResult_t model_calls_lower(const struct model_call *call, struct cecl_plan *
     for (int r = 0; r < call->nranks; r++) {
         struct cecl_part group[MODEL_GROUP_MAX], mine = part;
         mine.call.rank = r;
-        /* ranks that are not late publish first; otherwise ranks publish in the order of their numbers */
+        /* ranks that are not late publish before late ones; ranks of one kind publish in the order of their
+         * numbers */
         for (int p = 0; mine.means.late && p < call->nranks && p < 64; p++) {
             const bool i_am_late = call->late >> r & 1, is_late = call->late >> p & 1;
             if (i_am_late == is_late ? p < r : i_am_late)

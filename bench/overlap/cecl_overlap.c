@@ -136,8 +136,8 @@ static bool time_rounds(struct bench *b, struct trial *t)
     return true;
 }
 
-/* Checks before and after the timed rounds. Host copies run only during these, because a check's own copies would
- * wait long for them. */
+/* Checks before and after the timed rounds. Host copies run only during the rounds, because a check's own copies
+ * would wait long for them. */
 static bool measure(struct bench *b, struct trial *t)
 {
     const bool copies = b->settings.host_copies;

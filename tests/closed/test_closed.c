@@ -30,7 +30,7 @@ TEST(threads_go_on_in_a_library_that_was_closed)
     assert_int_equal(get_id(&id), ceclSuccess);
 
     assert_int_equal(dlclose(library), 0);
-    library = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* NULL: its code is gone */
+    library = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* NULL: it was unloaded */
     assert_non_null(library);
     assert_int_equal(dlclose(library), 0);
     assert_int_equal(join(&after, 1, id, 0), ceclSuccess); /* the id's thread still answers */

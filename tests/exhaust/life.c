@@ -59,7 +59,7 @@ static void keep_words(struct life *life)
     snprintf(life->report->words, WORDS_BYTES, "%s", ceclGetLastError(life->comm));
 }
 
-#define HEARING_MS 200 /* peers that do more than wait fail within this time */
+#define HEARING_MS 200 /* peers fail within this time, even if they do more than wait */
 
 static bool all_have_errors(const struct life *life)
 {
@@ -203,7 +203,7 @@ static void check_time(struct life *life)
                   life->report->words);
 }
 
-/* How many ranks failed, without those that repeated the call alone. */
+/* How many ranks failed, not counting those that repeated the call alone. */
 static int count_failed(const struct life *life)
 {
     int count = 0;

@@ -63,11 +63,11 @@ struct step {
     enum {
         ALONE,    /* the refused rank repeats the call alone, and then all ranks continue */
         TOGETHER, /* all ranks succeed, or all ranks fail and then repeat the call together */
-        EITHER,   /* ALONE if peers still wait for this rank, TOGETHER if they have failed */
+        EITHER,   /* ALONE if peers still wait for the refused rank, TOGETHER if they have failed */
     } outcome;
     void (*prepare)(struct life *life);        /* may be NULL */
     ceclResult_t (*run)(struct life *life);    /* may be called again after a failure */
-    const struct call *call;                   /* if there is no `run` */
+    const struct call *call;                   /* is made if `run` is NULL */
     enum { SYMMETRIC, FILES, PRIVATE } memory; /* FILES: `prepare` is open_files */
     bool late;                                 /* the last rank comes late */
     bool joins;                                /* run itself makes the communicator */

@@ -142,7 +142,7 @@ static void forget(const void *ptr)
         return;
     enter();
     struct slot *slot = slot_of(ptr);
-    if (slot) /* libc may have allocated the memory */
+    if (slot) /* NULL: libc itself allocated the memory */
         slot->ptr = GONE;
     leave();
 }

@@ -236,7 +236,7 @@ void step_clean(struct life *life)
             life->files[i] = NULL;
         }
     if (life->other &&
-        ceclCommAbort(life->other) != ceclSuccess) /* the communicator may have failed */
+        ceclCommAbort(life->other) != ceclSuccess) /* abort: the communicator may have failed */
         life_fail(life, "the end of the other communicator: %s", ceclGetLastError(NULL));
 }
 

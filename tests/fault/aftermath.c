@@ -138,7 +138,7 @@ void aftermath_watch_idle(struct life *life)
         if (ceclCommGetAsyncError(life->comm, &async) != ceclSuccess)
             life_fail(life, "no answer: %s", ceclGetLastError(NULL));
         if (async != ceclSuccess && !is_heard) {
-            /* A peer whose time to stay idle is over makes a call, finds the fault, and passes the error on. */
+            /* A peer that has been idle long enough makes a call, finds the fault, and tells this rank. */
             if (!strstr(ceclGetLastError(life->comm), " gave up: "))
                 life_fail(life, "an error without a reason: %s", ceclGetLastError(life->comm));
             break;

@@ -34,8 +34,8 @@ static ceclResult_t put_all(struct life *life, ceclWindow_t window)
 
 static ceclResult_t attempt_growth(struct life *life);
 
-/* The next attempt frees the window. Ranks that make another call still meet this rank, so that both notice the
- * difference. */
+/* The next attempt frees the window. Sharing and freeing are collective: there both ranks notice that one of them
+ * makes another call. */
 static ceclResult_t make_put_to_each(struct player *p, const struct call *call, int *in, int *out,
                                      ceclStream_t stream)
 {
@@ -214,7 +214,7 @@ static const struct call put_to_each = {make_put_to_each, check_put, .count = CA
 
 struct row {
     ceclResult_t (*whole)(struct life *life); /* the whole attempt, or NULL */
-    /* what an attempt enqueues before it synchronizes, and what a rank that makes another call enqueues */
+    /* call: what an attempt enqueues before it synchronizes; other: what the rank enqueues that makes another call */
     const struct call *call, *other;
     bool has_own_point; /* the call itself contains the point of a WITHIN fault */
 };

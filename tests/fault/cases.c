@@ -109,7 +109,7 @@ static void add(enum op op, enum when when, enum fault fault, int variant, uint3
     *c = (struct fault_case){.number = listed, .op = op, .when = when, .fault = fault};
     c->seed = mix(seed * 100003u + (uint32_t)listed);
     c->nranks = 2 + (listed + variant) % (MOST_RANKS - 1);
-    /* With two ranks, any different list has a single rank, which is no misuse. */
+    /* Of two ranks, the faulty one could only pass a list of itself alone, which is no misuse. */
     if (op == SHRINK && fault == OTHER_CALL && c->nranks == 2)
         c->nranks = 3;
     c->faulty = (int)(c->seed % (uint32_t)c->nranks);

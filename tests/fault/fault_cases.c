@@ -15,7 +15,7 @@
 
 struct tally {
     int passed, failed, known, repeated;
-    double slowest; /* s from a fault that leaves evidence to an error, at most */
+    double slowest; /* most seconds from a fault that leaves evidence to an error */
     int slowest_case;
 };
 

@@ -31,7 +31,7 @@ static ceclComm_t comms[RANKS];
 static ceclStream_t streams[RANKS];
 static enum memory memories[RANKS];
 static int files[RANKS];
-static bool checks;    /* ranks compare every call, which one thread can make only in a group */
+static bool checks;    /* ranks compare every call: one thread must make them in a group */
 static bool registers; /* the value of CECL_REGISTER_ON_USE */
 static struct {
     size_t bytes;
@@ -157,11 +157,10 @@ static struct batch {
     enum mode mode;
     int ncalls;
     bool on_stream;
-    bool
-        captures; /* with a thread for each rank, calls on a stream and outside of groups are captured */
+    bool captures; /* in mode THREADS: calls on a stream, outside of groups */
     ceclOptions_t options;
     struct random_call calls[CALLS_MOST][RANKS];
-    /* bit i: in mode THREADS, the rank makes message i in the group of the messages before it */
+    /* bit i: in mode THREADS, the rank adds message i to the group of the messages before it */
     unsigned joins[RANKS];
 } batch;
 

@@ -30,7 +30,7 @@ static struct client {
     int rank, nranks;
     uint64_t proof;                    /* the proof that the root must send to this client */
     uint8_t part[CECL_OOB_PART_BYTES]; /* the part that the client sends, if `right` */
-    uint8_t sent[SENT_MOST];           /* what it sends then, or everything if it does not join */
+    uint8_t sent[SENT_MOST];           /* all that it sends after the part; all, if not `right` */
     size_t nsent;
     uint8_t *received; /* [RECEIVED_MOST] */
     size_t nreceived;
@@ -52,7 +52,7 @@ static void say(struct client *c, const void *data, size_t bytes)
     const size_t sent = world_send(c->fd, data, bytes);
     memcpy(c->sent + c->nsent, data, sent);
     c->nsent += sent;
-    c->is_silent = sent < bytes; /* what was lost is not known, so nothing can follow */
+    c->is_silent = sent < bytes; /* a message was cut off, so none can follow */
 }
 
 /* The new client replaces the one of the last run. It has no connection yet. */
@@ -118,7 +118,7 @@ static void answer(struct client *c)
         a.timeout_ms = (int64_t)take_word(&in);
     if (flags & 4)
         a.nranks = (int32_t)take_word(&in);
-    if (a.nranks > 300 && a.nranks < 70000) /* the root checks this many seats at each tick */
+    if (a.nranks > 300 && a.nranks < 70000) /* the root would check so many seats at each tick */
         a.nranks %= 300;
     sign(c, &a);
     if (flags & 8) {
@@ -232,7 +232,8 @@ static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32
             (unsigned long long)bytes);
 }
 
-/* After the parts of all ranks, the connection of a client that sends more is a line (boot/oob.h), with more replies. */
+/* If a client sends more after all ranks' parts, its connection is a line (boot/oob.h), on which more replies
+ * come. */
 static void check_replies(const struct client *c, size_t at)
 {
     struct cecl_tcp_reply reply;
@@ -302,7 +303,7 @@ static void fuzz_root(void)
 
 static struct {
     int nranks, rank;
-    unsigned easy;     /* the root makes this many steps of the join correctly, from the first on */
+    unsigned easy;     /* the root makes the first `easy` steps of the join correctly */
     size_t part;       /* bytes of the all-gather */
     bool is_disturbed; /* time has passed, or the root has left, so any wait may fail */
 } job;
@@ -310,7 +311,7 @@ static struct {
 #define REPLY_AT sizeof(struct cecl_tcp_proof)
 #define PARTS_AT (REPLY_AT + sizeof(struct cecl_tcp_reply))
 
-/* The root's proof to the rank, for what the rank has said. */
+/* The root's proof to the rank, computed from what the rank has sent. */
 static uint64_t proof_for(const struct client *c)
 {
     struct cecl_tcp_said a = {0};

@@ -110,7 +110,7 @@ static void come(int who, const char *kind, const void *part, size_t bytes, size
     atomic_store(&row->came, turn + 1);
 }
 
-/* The peers write these bytes as their part. `oddly`: one of them gives another kind or length, or does not come. */
+/* The peers come to this exchange with these parts. `oddly`: one gives another kind or length, or stays away. */
 static bool all_come(const char *kind, const uint8_t *part, size_t bytes, bool oddly)
 {
     const int odd = oddly ? other_rank() : -1;

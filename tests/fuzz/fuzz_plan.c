@@ -10,28 +10,28 @@
 #include "plan/way.h"
 #include "verify/verify.h"
 
-#define FEW_RANKS 7 /* most inputs have no more ranks */
+#define FEW_RANKS 7 /* most inputs have at most this many */
 #define RANKS_MOST 33
 #define PARTS_MOST 6
 #define CALLS_MOST 3
-#define TIMES_MOST 7 /* launches of these calls */
+#define TIMES_MOST 7 /* launches of an input's calls */
 #define SLOT 64
 #define SLOTS (2ull * RANKS_MOST * CECL_SLOT_FACTOR * SLOT)
-#define HOST 4096        /* bytes of one half of the host memory */
+#define HOST 4096        /* bytes of a half of the host memory for urgent calls */
 #define TABLE (1u << 15) /* bytes for the tables of splits; more than any call needs */
 #define EXPERTS 3
 #define SPLITS (2 * CECL_SPLITS_RANKS_MAX * EXPERTS)
 
 struct drawn {
     struct cecl_part part;
-    struct cecl_way way; /* small numbers for what choosing decides */
+    struct cecl_way way; /* small numbers in place of those that cecl_choose chooses */
     /* one layout for all ranks, one for each rank, or none */
     uint64_t layouts[RANKS_MOST * CECL_LAYOUT_WORDS_MAX(RANKS_MOST)];
     bool has_layout;
     uint64_t splits[CECL_SPLITS_RANKS_MAX][SPLITS], splits_out[CECL_SPLITS_RANKS_MAX][SPLITS];
-    /* the rank whose own block stays in place, which is the only one; -1: none; -2: all or none, as `part` says */
+    /* the only rank whose own block stays in place; -1: no rank's; -2: all ranks' or no rank's, as `part` says */
     int in_place_at;
-    uint64_t differ; /* a bit for each rank that is not in place as `part` says */
+    uint64_t differ; /* bit r: rank r is in place if `part` is not, and vice versa */
 };
 
 struct group {
@@ -363,7 +363,7 @@ static void be_late(struct cecl_part *part, struct drawn *d, int n, const int *t
     part->send_at = send_at;
 }
 
-/* Replaces what cecl_choose chose by the drawn way, where another table could choose that. */
+/* Replaces cecl_choose's values by the drawn ones, where cecl_choose could choose them by another table. */
 static void take_way(struct cecl_part *part, const struct cecl_way *drawn)
 {
     struct cecl_way *way = &part->way;
@@ -514,7 +514,7 @@ static void count_launch(const struct cecl_plan *plan, bool again)
     counts[WIDENING] += wide && part->call.op->widens;
 }
 
-/* Requires about half of the launches that 4000 inputs have. Fewer than 400 inputs prove nothing. */
+/* `least`: about half of the launches of each kind that 4000 inputs have. Fewer than 400 inputs prove nothing. */
 void fuzz_done(int inputs)
 {
     static const int least[KINDS] = {340, 700, 400, 80, 1200, 1400, 150, 20, 13};

@@ -59,7 +59,7 @@ static inline void take_bytes(struct input *in, void *to, size_t bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-/* If there is one, the driver calls it after so many random inputs. */
+/* The driver calls it, if the fuzzer has it, after this many random inputs. */
 __attribute__((weak)) void fuzz_done(int inputs);
 
 #endif

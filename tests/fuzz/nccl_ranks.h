@@ -35,7 +35,7 @@ extern ncclComm_t comms[RANKS];
 /* Sets the environment, with CECL_NCCL=policy, and allocates memory. */
 void begin_process(const char *policy);
 
-/* `how`: whether communicators are blocking, and whether others are aborted before */
+/* `how`: whether communicators are blocking, and whether others are begun and aborted first */
 void make_comms(unsigned how);
 void end_comms(void);
 

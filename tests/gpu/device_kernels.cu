@@ -27,7 +27,7 @@ static __global__ void exchange(ceclDeviceComm_t dc, uint32_t *words, uint32_t s
             atomicAdd(ended, 1u);
             return;
         }
-        /* another thread's word, because the barrier covers the whole block */
+        /* checks another thread's words: the barrier must cover the whole block */
         const int other = (thread + 1) % threads;
         for (int p = 0; p < dc.nranks; p++) {
             const uint32_t *at = pull ? (uint32_t *)ceclPeerPointer(dc, row + dc.rank * threads, p)
@@ -81,8 +81,8 @@ static __global__ void ring(ceclDeviceComm_t dc, int signal, uint32_t first, uin
 {
     const int left = (dc.rank + dc.nranks - 1) % dc.nranks, right = (dc.rank + 1) % dc.nranks;
     for (uint32_t v = first; v != last + 1; v++) {
-        /* Rank 0 begins a turn only when the turn before has passed all ranks, also that of an earlier launch: until
-         * then its neighbour may not have read the word. */
+        /* Rank 0 begins a turn once the previous one, which may be of an earlier launch, has passed all ranks: until
+         * then the next rank may not have read the word. */
         if ((dc.rank > 0 || v > 1) &&
             !ceclDeviceWaitSignal(dc, left, signal, dc.rank > 0 ? v : v - 1)) {
             atomicAdd(ended, 1u);

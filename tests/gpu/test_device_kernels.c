@@ -158,7 +158,6 @@ TEST(signals_go_round_the_ring_in_two_launches)
     all_are_right();
 }
 
-/* Rank 0 comes after the barrier's time limit; after that, all ranks are in step again. */
 TEST(a_barrier_ends_by_its_bound_and_ranks_get_in_step_again)
 {
     const int slot = 5;

@@ -21,14 +21,14 @@ static unsigned char *slots[MOST], *send[MOST], *recv[MOST];
 static unsigned char *inputs[MOST], *result; /* the same bytes on the host, and bytes copied back */
 static uint32_t *words[MOST];                /* pinned: end, late */
 static uint32_t epoch = 1;
-static bool is_counted; /* as captured calls do, calls count themselves in a word on the GPU */
+static bool is_counted; /* calls count themselves in a word on the GPU, as captured calls do */
 static uint32_t *numbers[MOST];
 
 /* Words that kernels write in a meeting: rows [rank][sender]. */
 #define ROW 16
 static uint32_t (*rows)[ROW], *done;  /* pinned */
 static uint32_t *leaving[MOST];       /* on the GPU */
-static uint64_t (*told_numbers)[ROW]; /* pinned: what counted calls tell, rows [rank][sender] */
+static uint64_t (*told_numbers)[ROW]; /* pinned: written by counted calls, rows [rank][sender] */
 #define NUMBER 7                      /* of a captured call */
 static uint32_t told;                 /* the value of a meeting's words; 0: no meeting */
 

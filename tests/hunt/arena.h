@@ -35,7 +35,7 @@ struct arena {
     _Atomic int dead[SEATS];    /* the seat's process was reaped */
     /* [hunt][0]: the hunt's calls have begun; [hunt][1]: its shrink has begun */
     _Atomic int begun[HUNTS][2];
-    /* by seat, a bit for each team: its communicator has failed; a group with its calls was refused */
+    /* by seat, a bit for each team. failed: its communicator has failed; bound: a group with its calls was refused */
     _Atomic uint32_t failed[SEATS], bound[SEATS];
     unsigned char shared[256]; /* data that rank 0 sends to all ranks */
     _Atomic int excused,

@@ -112,7 +112,7 @@ static void allocate(void)
         (void)!ceclMemFree(drawn.team->comm, at);
 }
 
-/* So has a share that fails. The window ends with the communicator at the latest; its memory stays. */
+/* A share that fails has failed the communicator, too. The window ends with it at the latest; the memory does not. */
 static void share_window(void)
 {
     static unsigned char *at;
@@ -146,9 +146,9 @@ static int index_of(const struct team *team)
     return (int)(team - teams);
 }
 
-/* A refused group carries out no call, on any of its communicators. If one of these still works, its other ranks must
- * learn that this rank does not make its calls, so it is revoked. Under CECL_CHECK a rank that makes such a call
- * outside a group is told that the group failed. */
+/* A refused group carries out no call, on any of its communicators. This rank revokes those that still work, so that
+ * their other ranks learn that it does not make their calls. Under CECL_CHECK a peer that makes its call outside a
+ * group gets an error that says that a group failed. */
 static void excuse(const struct team *team, ceclResult_t result, bool grouped)
 {
     grouped = grouped || strstr(ceclGetLastError(NULL), "its group failed on another communicator");

@@ -71,7 +71,7 @@ TEST_BETWEEN(layers_that_repeat_within_a_step_are_not_the_period, start, NULL)
     assert_int_equal(period.length, sizeof(step) - 1);
 }
 
-/* Micro-steps are found first. A step's last one differs, and shows the whole step in the end. */
+/* Micro-steps are found first. The last micro-step of a step differs, which shows the whole step in the end. */
 TEST_BETWEEN(a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one, start, NULL)
 {
     char step[7 * 25 + 38 + 1] = "";

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* A time that is published later, when the rank's GPU has reached its end. */
+/* A time that the rank's host publishes later, because its GPU is behind. */
 struct pending {
     uint32_t number, due; /* due: the step at whose beginning the host publishes it */
     int sample;

@@ -4,7 +4,7 @@ ceclComm_t given_comm;
 enum given_mode given_mode;
 static unsigned char *pool;
 
-/* Collective. No call may be small by the default policy: small calls use slots, so peers would not access the buffers. */
+/* Collective. Under the default policy no call is small: peers of a small call access slots, not the buffers. */
 void given_open(enum given_mode how, size_t bytes)
 {
     ceclConfig_t config = multi_config();

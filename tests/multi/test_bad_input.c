@@ -22,7 +22,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The collectives and their explanations refuse the call in the same words. Explanations are left as they were. */
+/* The collectives and their explanations refuse the call in the same words. A refused explanation writes nothing. */
 static void refused(const void *send, void *recv, size_t count, int type, ceclResult_t result,
                     const char *words)
 {

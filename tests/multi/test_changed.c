@@ -241,7 +241,6 @@ TEST(changed_mappings_that_were_not_registered)
     make_all_changes(PRIVATE);
 }
 
-/* The root sends from its buffer, and writes nothing there. */
 TEST(a_root_may_broadcast_memory_that_is_read_only)
 {
     open_on_host(ON_USE, page(), "memory is mapped for reading and writing");

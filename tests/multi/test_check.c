@@ -78,7 +78,6 @@ TEST_WITH(checked_comm(), an_allocation_that_meets_a_collective_is_refused_on_ev
     multi_works(comm, NULL, multi_nranks);
 }
 
-/* If one rank refuses its call, the others refuse theirs, too; so no rank is one call ahead afterwards. */
 TEST_WITH(checked_comm(), a_call_that_one_rank_refuses_is_refused_by_all)
 {
     const bool odd = multi_rank == multi_nranks - 1;

@@ -54,9 +54,9 @@ TEST(random_calls_are_right_under_each_setting)
     }
 }
 
-/* Where a call allows it, some ranks are in place and others not. Under these thresholds ranks wait for late ranks, or
- * for none; send even small broadcasts in pieces; have small calls of other sizes; or push what SMs have reduced at the
- * peers, with the end written by SMs or not. */
+/* Where a call allows it, some ranks are in place and others not. The thresholds in turn: ranks wait for late ranks,
+ * or for none; even small broadcasts go in pieces; other sizes are small calls; where SMs read at peers, copy engines
+ * push the results, all or all but an end that SMs write. */
 TEST(random_calls_are_right_under_other_thresholds)
 {
     static const char *const rows[] = {

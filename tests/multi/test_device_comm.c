@@ -123,7 +123,6 @@ TEST_WITH(comm_of_hosts(), a_wait_ends_by_its_bound_and_ranks_get_in_step_again)
         assert_true(ceclBarrierBlock(patient, 0));
 }
 
-/* A wait without a time limit ends when the communicator fails. */
 TEST(waits_end_when_a_rank_gives_up)
 {
     ceclConfig_t config = multi_config();

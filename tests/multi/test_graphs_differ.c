@@ -11,13 +11,14 @@
 #define SMALL 16
 #define POISON 0xa5
 
-/* A pair of graphs on its own communicator. All pairs differ at once: a difference takes three looks of the watchdog. */
+/* A pair of graphs on its own communicator. All pairs differ at the same time, because the watchdog needs three looks
+ * for it. */
 struct trial {
     ceclComm_t comm;
     ceclStream_t stream;
     uint32_t *send, *recv[2];
     ceclGraph_t graphs[2];
-    /* how many ranks have failed, in memory of all ranks: waits are released only once all have */
+    /* in memory that all ranks share, how many have failed: waits are released only once all have */
     _Atomic int *failed;
     struct cecl_device *dev;
     const struct cecl_device_ops *true_ops;
@@ -27,7 +28,7 @@ struct trial {
 
 #define TRIALS_MAX 32
 static struct trial trials[TRIALS_MAX];
-static _Atomic int *failed; /* [2][TRIALS_MAX], in memory of all ranks */
+static _Atomic int *failed; /* [2][TRIALS_MAX], in memory that all ranks share */
 static size_t bytes;        /* of a recvbuff */
 
 /* ---- looking at recvbuffs before waits are released */

@@ -65,7 +65,7 @@ TEST(cycles_leak_no_descriptor_thread_or_mapping)
     /* A leak in each cycle shows after a few cycles; one in hundreds need not show at every number of ranks. */
     const int cycles = multi_share(given ? atoi(given) : gpus ? 20 : multi_nranks > 2 ? 200 : 1000);
     struct held warm = {0};
-    mallopt(M_ARENA_MAX, 2); /* else arenas, which are mappings, come and go with threads */
+    mallopt(M_ARENA_MAX, 2); /* more arenas of malloc (mappings) would come and go with threads */
     for (int i = 0; i < cycles; i++) {
         comm = multi_comm(NULL);
         multi_works(comm, NULL, multi_nranks);

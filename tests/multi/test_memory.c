@@ -48,7 +48,7 @@ TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
         if (round == rounds / 5) /* one-time setup is complete */
             held = held_now();
     }
-    held.descriptors += SLACK; /* the two moments differ in which rank's memory is private */
+    held.descriptors += SLACK; /* at the two counts different ranks have private memory */
     held_no_more(&held);
     for (int i = 0; i < CALLS; i++) {
         free(slots[i].want);

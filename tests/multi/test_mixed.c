@@ -58,6 +58,6 @@ TEST(calls_on_communicators_that_come_and_go_are_right)
 
 int main(int argc, char **argv)
 {
-    mallopt(M_ARENA_MAX, 2); /* else arenas, which are mappings, come and go with threads */
+    mallopt(M_ARENA_MAX, 2); /* more arenas of malloc (mappings) would come and go with threads */
     return multi_main(argc, argv);
 }

@@ -81,7 +81,6 @@ TEST(different_counts_fail_the_communicator_and_are_named)
     }
 }
 
-/* If one message of a group differs, all ranks get an error that names both ends of the message. */
 TEST(a_different_count_in_a_group_is_named)
 {
     ceclComm_t comm = multi_comm(NULL);

@@ -3,7 +3,6 @@
 
 #define BYTES 70001
 
-/* Each rank reads the memory of all others where the window says that it lies. */
 TEST_WITH_COMM(pointers_reach_the_memory_of_every_peer)
 {
     for (int kind = 0; kind < MEMORY_PRIVATE; kind++) {

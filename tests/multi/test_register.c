@@ -178,7 +178,7 @@ TEST_BETWEEN(freed_memory_is_refused, set_up, tear_down)
     run(memory.at, 1);
 }
 
-/* On the host device: with a hole behind the memory, and with other memory. */
+/* On the host device a hole lies behind the memory, or other memory. */
 TEST_BETWEEN(a_range_past_the_end_of_its_memory_is_refused, set_up, tear_down)
 {
     if (multi_on_gpus(comm)) {
@@ -215,7 +215,6 @@ TEST_BETWEEN(private_memory_is_refused, set_up, tear_down)
     run(memory.at, 1);
 }
 
-/* A call has used private memory at this address before. */
 TEST_BETWEEN(memory_in_the_place_of_private_memory_is_registered, set_up, tear_down)
 {
     const size_t pages = (bytes + 4095) & ~(size_t)4095;

@@ -106,7 +106,7 @@ TEST_WITH_PAIR(a_parents_calls_go_to_a_stream_of_its_child)
     multi_ok(p.parent, ceclStreamSynchronize(p.parent, stream));
     check(4);
     multi_ok(p.parent, ceclStreamDestroy(p.parent, stream));
-    if (!multi_on_gpus(p.child)) /* CUDA does not know its streams */
+    if (!multi_on_gpus(p.child)) /* CUDA cannot tell that a stream is destroyed */
         multi_refused(p.child, ceclStreamSynchronize(p.child, stream), ceclInvalidArgument,
                       "destroyed?");
 }
@@ -122,7 +122,7 @@ TEST_WITH_PAIR(a_graph_captures_calls_of_two_communicators)
         multi_ok(p.parent, ceclGraphLaunch(graph, seed % 2 ? p.stream : p.other));
         multi_ok(p.child, ceclStreamSynchronize(p.child, seed % 2 ? p.stream : p.other));
         check(seed);
-        fill(seed + 10); /* beside calls that no graph has captured */
+        fill(seed + 10); /* between launches, the same calls without a graph */
         enqueue(p.other);
         multi_ok(p.child, ceclStreamSynchronize(p.child, p.other));
         check(seed + 10);
@@ -201,7 +201,6 @@ TEST_WITH_PAIR(a_wait_keeps_what_the_event_marked)
     check_order(before);
 }
 
-/* The event marks its latest record, whichever stream ends first. */
 TEST_WITH_PAIR(an_event_that_is_recorded_again_marks_the_new_work_alone)
 {
     const ceclEvent_t event = new_event();
@@ -253,7 +252,7 @@ TEST_WITH_PAIR(what_is_no_event_or_no_stream_is_refused_by_name)
     const ceclEvent_t event = new_event(), gone = new_event();
     multi_ok(p.parent, ceclEventDestroy(p.parent, gone));
     multi_ok(p.parent, ceclStreamDestroy(p.parent, p.stream));
-    if (!multi_on_gpus(p.parent)) { /* CUDA does not know its streams */
+    if (!multi_on_gpus(p.parent)) { /* CUDA cannot tell that a stream is destroyed */
         multi_refused(p.parent, ceclEventRecord(p.parent, event, p.stream), ceclInvalidArgument,
                       "stream");
         multi_refused(p.parent, ceclStreamWaitEvent(p.parent, p.stream, event), ceclInvalidArgument,

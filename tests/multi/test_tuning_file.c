@@ -169,7 +169,6 @@ TEST_BETWEEN(ranks_with_different_tables_are_refused, NULL, forget_tuning)
                   "ranks differ in CECL_TUNING (a hash of the table)");
 }
 
-/* Files may differ, as long as their thresholds for these ranks are equal. */
 TEST_BETWEEN(ranks_with_equal_tables_in_different_files_meet, NULL, forget_tuning)
 {
     multi_tuning(multi_rank == 0 ? "reduction.reading_sms * any 8 # as built in" : "# nothing");

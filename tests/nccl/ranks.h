@@ -68,7 +68,7 @@ static inline void *run_rank(void *argument)
     return NULL;
 }
 
-/* Runs `life` on a thread for each rank, which joins in it by rank->id. Returns whether all succeeded. */
+/* Runs `life`, which joins by rank->id, on a thread for each rank. Returns whether all succeeded. */
 static inline bool run_lives(int nranks, void *(*life)(void *rank), bool (*run)(struct rank *))
 {
     struct rank ranks[MAX_RANKS];

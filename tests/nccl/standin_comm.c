@@ -160,14 +160,14 @@ struct wish {
     int color, key;
 };
 #define SHRUNK \
-    1000000 /* the color of ranks that a shrink keeps; its children have names of their own */
+    1000000 /* the color of ranks that a shrink keeps, which is a part of their child's name */
 
 static bool is_before(const struct wish *wishes, int a, int b)
 {
     return wishes[a].key < wishes[b].key || (wishes[a].key == wishes[b].key && a < b);
 }
 
-/* NCCL returns ncclSuccess, too, while it still makes a child in the background. */
+/* Like NCCL's function, returns ncclSuccess while a child is still being made in the background. */
 static ncclResult_t without_progress(ncclResult_t result)
 {
     return result == (ncclResult_t)ceclInProgress ? (ncclResult_t)ceclSuccess : result;

@@ -91,7 +91,8 @@ static ncclResult_t begin_child(enum way way, const struct rank *r, struct rank 
     return ncclCommSplit(r->comm, color, r->rank, &child->comm, NULL);
 }
 
-/* If the parent is ready, so is the child; growing gives a handle at once. A shrink with abort ends the parent in cecl. */
+/* The child is ready when the parent is ready again; only growing gives the child's handle at once. A shrink with
+ * abort ends the parent in cecl. */
 static enum way way;
 
 static bool make_child(struct rank *r)
@@ -443,7 +444,7 @@ static bool abort_amid_a_group(struct rank *r)
             usleep(1000);
         return ncclCommAbort(r->comm) == 0 && is;
     }
-    usleep(100000); /* until rank 1 polls no more */
+    usleep(100000); /* by then rank 1 polls no more */
     pthread_create(&thread, NULL, abort_beside, &same);
     is = ncclGroupStart() == 0 && is;
     is = ncclAllGather(&none, &none, 0, ncclFloat64, r->comm, NULL) == 0 && is;

@@ -428,7 +428,7 @@ TEST(a_rank_that_dies_while_it_joins_is_named)
 {
     const struct setup setup = {.nranks = 4,
                                 .node_size = "2",
-                                .name = "CECL_INIT_TIMEOUT_MS", /* if it dies before it has come */
+                                .name = "CECL_INIT_TIMEOUT_MS", /* ends a wait for a dead victim */
                                 .value = "10000",
                                 .only = -1};
     for (int i = 0; i < 16; i++) {

@@ -70,8 +70,8 @@ static void copies_are_of_the_result(const struct cecl_plan *plan, uint32_t redu
     }
 }
 
-/* A kernel must not signal if an earlier kernel has written to peers. *written: an earlier kernel has, and this lane
- * has not signalled since. */
+/* A kernel must not signal while *written is true: an earlier kernel has written to peers, and this lane has not
+ * signalled since. */
 static void signals_for_its_own_writes(const struct cecl_fused *f, bool *written)
 {
     if (f->does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_SIGNAL_LAST))
@@ -183,7 +183,7 @@ static int kernels_of(struct cecl_part part)
     return count;
 }
 
-/* A rank with such a plan and one without would meet by different words, and wait for ever. */
+/* A rank whose plan is one kernel, and a rank with another plan, would meet by different words, and wait for ever. */
 TEST(all_ranks_or_none_have_a_plan_of_one_kernel)
 {
     for (int n = 2; n <= RANKS_MAX; n++)
@@ -208,7 +208,7 @@ TEST(all_ranks_or_none_have_a_plan_of_one_kernel)
         }
 }
 
-/* On devices whose kernels meet, capture does not change such a plan. */
+/* Only on devices whose kernels meet by themselves. */
 TEST(a_plan_of_one_kernel_is_captured_as_it_is)
 {
     for (int meets = 0; meets < 2; meets++) {

@@ -30,7 +30,7 @@ static struct cecl_plan barriers_between(int rank, int first, int count, int las
     return plan;
 }
 
-/* The same without the other steps, because they are no valid reductions. */
+/* The same without the steps of another kind, which are no valid reductions. */
 static struct cecl_plan barriers(int rank, int count)
 {
     struct cecl_plan plan = barriers_between(rank, 0, count, 0);

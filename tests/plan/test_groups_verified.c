@@ -23,7 +23,6 @@ static struct cecl_plan *lower_groups(struct cecl_part groups[][GROUP_MAX], cons
     return plans;
 }
 
-/* 64 gathers are one batch between two barriers, and use the flags of one gather. */
 TEST(gathers_share_their_barriers)
 {
     struct cecl_part parts[64];
@@ -213,7 +212,7 @@ static void give_to_second_call(struct cecl_place *place)
         place->area = CECL_AREA_COUNT + CECL_AREA_STAGING;
 }
 
-/* A group has the staging of its first call. */
+/* All calls of a group use the staging of its first call. */
 TEST(staging_of_a_later_call_of_a_group_is_refused)
 {
     struct cecl_part groups[1][GROUP_MAX];

@@ -21,7 +21,7 @@ TEST(every_byte_of_a_description_counts)
     for (size_t i = 0; i < CECL_CALL_KEY_BYTES; i++) {
         if (i >= offsetof(struct cecl_call, layout_words) &&
             i < offsetof(struct cecl_call, layout_words) + sizeof(other.layout_words))
-            continue; /* the changed count is larger than the layout */
+            continue; /* a changed count of words would be larger than the layout */
         ((unsigned char *)&other)[i] ^= 1;
         if (cecl_call_equal(&call, &other))
             fail_msg("byte %zu does not count", i);

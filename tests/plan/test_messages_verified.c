@@ -179,7 +179,8 @@ TEST(a_program_ends_in_whatever_order_lanes_go_on)
     free_program();
 }
 
-/* ONE_LANE: for all peers. ONE_WORD: for both READY and MOVED. The others lack all steps of a kind. */
+/* ONE_LANE: all peers share a lane. ONE_WORD: READY and MOVED share a word. In the others all steps of a kind are
+ * missing. */
 enum fault { ONE_LANE, ONE_WORD, NO_READY, NO_MOVED, NO_JOIN, NO_FORK };
 
 static bool lacks(enum fault fault, const struct cecl_step *step)
@@ -209,13 +210,13 @@ static void plant(enum fault fault, struct cecl_plan *plan)
     }
 }
 
-/* `least`: of 200 programs; some faults do no harm in some programs */
+/* `least`: in how many of 200 programs the fault is found; in some programs it does no harm */
 TEST(planted_faults_are_found)
 {
     static const struct {
         enum fault fault;
         uint32_t least;
-        const char *words; /* what one message at least says */
+        const char *words; /* in at least one message */
     } rows[] = {{ONE_LANE, 11, "deadlock"}, {NO_READY, 200, "race"}, {NO_MOVED, 200, "race"},
                 {NO_JOIN, 101, "race"},     {NO_FORK, 11, "race"},   {ONE_WORD, 21, "grow"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

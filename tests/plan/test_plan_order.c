@@ -74,7 +74,6 @@ TEST(a_pull_out_of_place_copies_its_own_block_before_it_says_so)
     cecl_plan_free(&plan);
 }
 
-/* All chunks but the last one are the largest multiple of 256 bytes that fits for each peer. */
 TEST(chunks_through_staging_are_aligned_and_as_large_as_fit)
 {
     const uint64_t staging = (RANKS - 1) * 1000 + 5, chunk = 768, bytes = 2 * chunk + 100;
@@ -118,7 +117,7 @@ TEST(a_builder_that_lost_a_step_hands_back_nothing)
     assert_memory_equal(&plan, &nothing, sizeof(plan));
 }
 
-/* A call. `in_place_at`: the rank in place, which is the only one; -1: none; -2: all or none, as `part` says. */
+/* A call. `in_place_at`: the only rank in place; -1: no rank is; -2: all ranks are or none is, as `part` says. */
 struct drawn {
     struct cecl_part part;
     int in_place_at;
@@ -203,7 +202,7 @@ TEST(all_ranks_have_two_barriers_whatever_they_lend)
 {
     uint64_t layout[2][10];
     static const uint64_t owns[] = {0, 1, 8, 9, 100};
-    static const uint32_t copies[] = {1, 3, 3, 7, 51}; /* the block; two for each round */
+    static const uint32_t copies[] = {1, 3, 3, 7, 51}; /* the peer's block, and two a round */
     for (size_t i = 0; i < 5; i++) {
         const struct cecl_part part = swap_part(layout, 0, owns[i], 8);
         struct cecl_plan plan = lower_at(part, 2, 0);

@@ -71,7 +71,7 @@ TEST(a_captured_call_copies_its_own_block_in_the_batch_of_the_others)
     }
 }
 
-/* Peers return the blocks of ranks that are out of place. Only if there is such a rank is there a third barrier. */
+/* There is a third barrier only if a rank is out of place. */
 TEST(peers_return_what_is_out_of_place_alone)
 {
     struct cecl_part part = part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8);

@@ -241,7 +241,7 @@ TEST(small_calls_end_where_they_were_measured)
         }
 }
 
-/* The caller's options, the number of ranks, the size or the call are not right for a small call. */
+/* Not small because of the caller's options, the number of ranks, the size or the kind of call. */
 TEST(other_calls_are_not_small)
 {
     const ceclSmPolicy_t allow = CECL_SM_ALLOW;

@@ -104,7 +104,7 @@ static void hear(const struct breakage *b, int made)
     }
     if (b->mail)
         right_or_remote(b, mail_finish(b->mail));
-    /* if no call is pending, an abort is only noticed by ranks that then wait for the culprit */
+    /* an abort without pending calls is noticed only by ranks that wait for the culprit afterwards */
     if (b->way == ABORT)
         right_or_remote(b, ceclBarrier(comm, 0));
     assert_int_equal(multi_async_within(comm, PROMPT), ceclRemoteError);
@@ -272,6 +272,6 @@ int main(int argc, char **argv)
     first_epoch = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
     unsetenv("CECL_SOAK_SECONDS");   /* no setting of the library */
     setenv("CECL_DEBUG", "none", 0); /* failures are intended, so no warnings */
-    mallopt(M_ARENA_MAX, 2); /* more arenas, which are mappings, would come and go with threads */
+    mallopt(M_ARENA_MAX, 2); /* more arenas of malloc (mappings) would come and go with threads */
     return multi_main(argc, argv);
 }

@@ -38,7 +38,6 @@ TEST(a_min_threshold_is_the_first_size_of_the_second_way)
     assert_int_equal(split_value(crossing, COUNT, true, UINT64_MAX, 1), 4 * KIB);
 }
 
-/* Differences below the tie do not move the threshold, even between measured sizes. */
 TEST(a_threshold_that_loses_nothing_stays)
 {
     assert_int_equal(split_value(crossing, COUNT, false, 1500, 0), 1500);

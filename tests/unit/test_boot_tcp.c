@@ -672,7 +672,6 @@ static int join_with_rank_2(void *argument)
            all[2] != 2;
 }
 
-/* Rank 2 reads no part of the reply until the others have received theirs. */
 TEST(a_rank_that_reads_slowly_holds_up_nobody)
 {
     struct cecl_tcp_reply reply = {0};
@@ -782,8 +781,8 @@ TEST(a_root_that_dies_is_told_at_once)
                 a_root_that_dies_after_is_told(20000000));
 }
 
-/* In the root's process: the root's socket to a rank which ends that process when it hears anything; -1: none. send()
- * on it does not return, as if the process had ended within send(). */
+/* In the root's process: the socket of rank 0, which ends the process when it hears anything; -1: none. Once
+ * something has come, send() does not return, as if the process had ended within send(). */
 static _Atomic int hasty = -1;
 ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
 ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);

@@ -168,7 +168,7 @@ static int live_with_kernels(struct meeting *meeting, int rank, const struct rol
     if (!named)
         fprintf(stderr, "rank %d: %d, %s\n", rank, (int)async, ceclGetLastError(comm));
     meeting->told++;
-    await(&meeting->told, RANKS - 1); /* else a peer may hear of this rank's own end first */
+    await(&meeting->told, RANKS - 1); /* before that, peers must not hear of this rank's end */
     return named ? 0 : 12;
 }
 

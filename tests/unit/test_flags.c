@@ -62,7 +62,7 @@ static int close_flags(void **state)
     return tear_down(state);
 }
 
-/* Returns what is written into a cell for the value of `counter`, k ahead. */
+/* Returns what is written into a cell for the value of `counter` k steps further. */
 static uint32_t filled(uint32_t counter, uint32_t k)
 {
     uint32_t words[3] = {7, 7, 7};

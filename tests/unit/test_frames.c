@@ -41,7 +41,6 @@ TEST(a_warm_all_gather_is_nine_functions_from_the_device)
     assert_true(frames_of(buffers) <= FRAMES_MOST);
 }
 
-/* Peers cannot reach this memory, so the call uses a bounce buffer. */
 TEST(private_memory_takes_no_more_than_ten)
 {
     static int memory[RANKS][RANKS * COUNT];

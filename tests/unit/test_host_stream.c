@@ -89,7 +89,6 @@ TEST_BETWEEN(a_stream_ends_with_the_device_that_made_it, set_up, tear_down)
     assert_refused_everywhere(foreign);
 }
 
-/* A forked child begins without streams and events, whatever its parent's threads do meanwhile. */
 TEST_BETWEEN(a_forked_child_has_streams_of_its_own_alone, set_up, tear_down)
 {
     ceclStream_t stream = new_stream();
@@ -184,7 +183,6 @@ TEST_BETWEEN(a_held_stream_takes_all_work_and_keeps_its_room, set_up, tear_down)
     dev->ops->words_free(dev, words);
 }
 
-/* CECL_MEMOP_WAIT waits for a value, CECL_MEMOP_WAIT_ANY for one of the value's bits. */
 TEST_BETWEEN(waits_end_by_their_kind, set_up, tear_down)
 {
     static const struct {
@@ -264,7 +262,7 @@ TEST_BETWEEN(streams_that_wait_for_each_other_are_closed, set_up, tear_down)
         own->ops->close(own);
         assert_int_equal(dev->ops->stream_query(dev, witness), ceclInProgress);
         release(gate, i);
-        synchronize(witness); /* it waited for streams that are in no list any more */
+        synchronize(witness); /* `witness` waited for streams that are in no list any more */
     }
     dev->ops->words_free(dev, gate);
 }

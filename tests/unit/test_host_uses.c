@@ -220,7 +220,6 @@ TEST_BETWEEN(memory_that_would_end_the_process_is_refused_by_its_name, set_up, t
     refuse_each_trouble(MAP_PRIVATE);
 }
 
-/* A use may begin and end inside its buffer. The bytes before and after it need not exist. */
 TEST_BETWEEN(bytes_that_are_not_used_may_be_gone, set_up, tear_down)
 {
     const int fd = new_file();

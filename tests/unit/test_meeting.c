@@ -366,7 +366,7 @@ TEST_OF_MEMBERS(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting
         nanosleep(&(struct timespec){.tv_nsec = 10000 * (round % 20)}, NULL);
         kill(child, SIGSTOP);
         assert_int_equal(waitpid(child, &status, WUNTRACED), child);
-        assert_true(WIFSTOPPED(status)); /* its meetings have not failed */
+        assert_true(WIFSTOPPED(status)); /* no meeting failed, which would end it */
         const int last = last_of(EXCLUDED);
         all_succeed();
         assert_true(last_of(EXCLUDED) == last);
@@ -488,7 +488,7 @@ TEST(many_ranks_together_look_seldom)
     cecl_fds_close(log);
 }
 
-/* As after a write that broke off. */
+/* The log is as a write that broke off leaves it. */
 TEST_OF_MEMBERS(calls_end_where_the_log_cannot_be_read_on)
 {
     assert_int_equal(write(log_fd, "debris!", 7), 7);

@@ -96,7 +96,6 @@ TEST_WITHIN(NEVER, signals_of_a_rank_that_has_left_are_there)
     expect_error(1, ceclRemoteError, "rank 0 gave up: rank 2 has left");
 }
 
-/* A rank that ends its communicator first waits for its own calls. */
 TEST_WITHIN(SOON, a_pending_wait_holds_up_the_end)
 {
     const int64_t start = cecl_now_ms();

@@ -114,7 +114,6 @@ TEST(ranks_that_differ_are_all_refused)
     end_windows(second, ceclSuccess, "");
 }
 
-/* Rank 1 maps other memory at its window's addresses. Its next call finds this out. */
 TEST(memory_that_was_replaced_is_refused)
 {
     unsigned char *at[RANKS];

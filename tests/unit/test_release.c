@@ -595,7 +595,6 @@ TEST_BETWEEN(finalize_hears_of_a_peer_that_gave_up, NULL, calm)
     assert_int_equal(ceclCommFinalize(comms[0]), ceclRemoteError);
 }
 
-/* If a rank's own work never ends, its peers are not affected. */
 TEST_BETWEEN(destroy_beside_work_without_end_fails_nobody_else, NULL, calm)
 {
     static uint32_t never; /* the stream waits for it for ever */

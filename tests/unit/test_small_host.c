@@ -18,7 +18,7 @@
 #define LONG_NS UINT64_C(100000000000) /* for waits that must not reach it */
 #define SOON_MS 45000                  /* far above measured times, far below LONG_NS */
 
-#define NUMBER 5u /* the call's number among those that number themselves */
+#define NUMBER 5u /* the number of a call that numbers itself */
 
 struct rank {
     pthread_t thread;
@@ -34,7 +34,7 @@ static int n;
 static unsigned char *slots[MOST];
 static struct rank ranks[MOST];
 static uint32_t epoch;    /* number of the next call */
-static size_t calls[512]; /* their sizes; all are all-gathers */
+static size_t calls[512]; /* sizes of calls, which are all all-gathers */
 static uint32_t ncalls;
 static bool is_counted; /* calls number themselves, as captured calls do */
 static bool delays;     /* ranks pause at times, which lets others run ahead */

@@ -89,7 +89,6 @@ TEST(threads_split_and_shrink)
     }
 }
 
-/* One thread cannot wait for itself: the message says what to do. */
 TEST(one_thread_that_has_all_ranks_is_told_why_it_waited)
 {
     ceclComm_t comms[2], child = (ceclComm_t)8;

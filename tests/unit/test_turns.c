@@ -134,8 +134,8 @@ TEST_BETWEEN(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here
     assert_true(cecl_turns_go_on(&flags));
 }
 
-/* This rank waits for all phases of a call with the longest cycle of bits. The peers are in another call, or have given
- * up their waits for this one. */
+/* This rank waits for all phases of a call with the longest cycle of bits. The peers are in another call, or have
+ * given up waiting in this one. */
 TEST_BETWEEN(a_release_ends_each_wait_for_a_peer, open_words, close_words)
 {
     ceclStream_t stream = new_stream();

@@ -189,7 +189,6 @@ TEST_BETWEEN(threads_may_make_calls_one_after_the_other, open_quietly, close_all
     }
 }
 
-/* A refused call does not count as inside the communicator, either. */
 TEST_BETWEEN(a_refused_call_does_not_stay_inside, open_quietly, close_all)
 {
     int mine[COUNT] = {0};

@@ -59,8 +59,8 @@ struct call {
     int count; /* ints of each block, or of the whole */
     ceclRedOp_t op;
     bool by_kernel, pushes;                    /* options to set before the call */
-    enum { NEVER, ALWAYS, BY_TURNS } captured; /* in a graph, which is launched at once */
-    int beside; /* for a rank that errs: how far it is beside the root, or too short a message */
+    enum { NEVER, ALWAYS, BY_TURNS } captured; /* by a graph that is then launched */
+    int beside; /* if a rank errs: how many ranks beside the root, or ints too few in a message */
 };
 
 extern const struct call call_gather, call_gather_few, call_gather_by_kernel, call_exchange,
