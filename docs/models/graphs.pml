@@ -122,7 +122,7 @@ bool dead;            /* rank 0 has died */
     EACH_PEER(true, epoch[PAIR(PEER, me)] = value);                                                \
     EACH_PEER(epoch[PAIR(me, PEER)] >= value || released[me], skip)
 
-/* The number is reset before peers see the last phase. */
+/* A rank resets its number before peers see the last phase. */
 #ifdef NUMBER_STAYS
 #define END SIGNAL(n)
 #elif defined(LATE_END)

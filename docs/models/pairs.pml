@@ -178,7 +178,7 @@ proctype host(byte me)
 
 /* ---- streams */
 
-/* Steps that no other process can distinguish are one step. */
+/* Steps that no other process can tell apart are combined into one. */
 #define AM_SECOND(me, m) (second[m] == ROLE(me, m))
 
 inline move(m)

@@ -50,7 +50,7 @@ chan queue[4] = [2 * CALLS + 1] of { byte, byte, byte, byte };
 byte word[2];              /* in the rank's memory: how many signals have arrived, from FIRST on */
 byte sent[2], taken[2];    /* the values of the latest signal, and of the latest wait */
 byte sender[2], taker[2];  /* the calls that have these values */
-byte made[2 * LINES], done[2 * LINES]; /* calls of each line: made, and done */
+byte made[2 * LINES], done[2 * LINES]; /* how many calls of each line were made, and are done */
 byte owner[2 * LINES];     /* the line's stream */
 byte lines[2];             /* number of lines that were ever used */
 bool block[2 * VALUES];    /* [rank, value of its signal]: the block has arrived */

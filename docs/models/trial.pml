@@ -96,7 +96,7 @@ byte came[COMMS * CALLS];
 typedef engine {
     byte state, wait, offers, attempt, decisions, trials, turn, put_off, periods;
     byte arm; /* 2: none is in force */
-    byte pending; /* turns whose times the GPU has not reached */
+    byte pending; /* turns whose end the GPU has not reached */
     byte since; /* boundaries since the trial of the subject was requested */
     bool holds, has_turn, is_left
 }

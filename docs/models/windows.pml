@@ -77,7 +77,7 @@
 byte there[RANKS * PIECES];
 byte busy[RANKS * PIECES];
 
-/* A rank's own window. Number 0: no window. A region's id 0: peers do not know it. */
+/* A rank's own window. Number 0: no window. Id 0 of a region: peers do not know the region. */
 byte number[RANKS];
 byte region[RANKS * PIECES];
 byte last_use[RANKS];
@@ -271,7 +271,7 @@ inline meet()
     }
 }
 
-/* Sets `i` to the open import of window `which`, or to the next import if there is none. */
+/* Sets `i` to the open import of window `which`, or else to the index of the next import. */
 inline find(peer, which)
 {
     i = 0;

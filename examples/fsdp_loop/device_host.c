@@ -1,5 +1,5 @@
-/* The loop's device without a GPU: the calling thread computes while cecl's streams copy. Before each
- * layer the thread waits for the compute stream, which holds only waits for events. */
+/* The loop's device without a GPU: the calling thread computes while cecl's streams copy. Before
+ * each layer the thread waits for the compute stream, which holds only waits for events. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -105,8 +105,8 @@ struct compute {
     void (*mark)(struct compute *c, ceclStream_t stream, int lane);
     void (*compute_after_mark)(struct compute *c, int lane);
 
-    /* ---- time: tick() records a time stamp at this point of the compute stream. ticks() returns
-     * the `count` stamps since the last call, in ms, and blocks. */
+    /* ---- time: tick() records a time stamp at this point of the compute stream. ticks() waits,
+     * and returns the `count` stamps since its last call, in ms. */
     void (*tick)(struct compute *c);
     bool (*ticks)(struct compute *c, double *ms, int count);
 };

@@ -84,7 +84,7 @@ ON_BOTH static inline size_t sample_start(uint64_t seed, uint64_t index, size_t 
 
 /* ---- the network, forward and backward */
 
-/* What a layer norm keeps for the backward pass, besides its input, which the caller keeps. */
+/* What a layer norm keeps for the backward pass. (The caller keeps the norm's input.) */
 struct norm_memory {
     void *y;           /* [rows][width] */
     void *mean, *rstd; /* [rows], float */

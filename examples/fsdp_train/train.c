@@ -7,7 +7,7 @@
 
 enum end {
     END_WELL = 0,
-    END_FAILED = 1, /* all ranks know of the failure, and end together */
+    END_FAILED = 1, /* all ranks know of this failure, and end together */
     END_USAGE = 2,
     END_BROKEN = 3 /* other ranks may wait for this one: they must be aborted */
 };

@@ -24,7 +24,7 @@ struct job {
 };
 
 struct way {
-    const char *name, *order; /* order: words for what in_order does */
+    const char *name, *order; /* order: what in_order does, in words */
     /* true: each rank has a block of A's rows, at its place in `a`, and some columns of B. false: each rank
      * has some columns of A, and the matching rows of B. */
     bool gathers;

@@ -1,6 +1,6 @@
 /* Rows travel to their experts and back. Each token is sent only to its CHOICES experts. Kernels move the rows, so the
- * policy is CECL_SM_ALLOW. On GPUs the host would not read how many rows come. (Here its loops do: they stand for
- * kernels.) */
+ * policy is CECL_SM_ALLOW. On GPUs the host need not read how many rows come. (Here the host's loops read it, because
+ * they stand for kernels.) */
 #include "moe.h"
 
 #include <string.h>

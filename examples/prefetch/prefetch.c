@@ -6,8 +6,8 @@
  *     gather:   | layer 1 into B | layer 2 into A | layer 3 into B | ...
  *
  * The program shows that the sharded network computes, bit for bit, what the whole network
- * computes. It also measures how much longer a pass takes with the gathers; on the host only if there
- * are enough idle cores for compute and gathers. */
+ * computes. It also measures how much longer a pass takes with the gathers (on the host only if
+ * enough cores are idle for compute and gathers). */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
     CECL_SHARE_GPU=1 torchrun --nproc-per-node 2 examples/pytorch/one_shot_triton.py          # on one GPU
     torchrun --nproc-per-node 2 examples/pytorch/one_shot_triton.py --symm-mem torch          # by torch's module
 
-With the two modules only the import differs. The exit code is 1 if an element was wrong, or if a peer did not come.
+Only the import depends on the module. The exit code is 1 if an element was wrong, or if a peer did not come.
 """
 
 import argparse

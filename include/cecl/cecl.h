@@ -1075,7 +1075,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCombine(const void *sendbuff, size_t send
  *           a token whose numbers are all skipped gets the sum 0. Memory of the device, 8-byte aligned.
  * weights   [tokens * each], memory of the device; NULL: rows are added as they are.
  * sums      [tokens * rowcount] written. Must not overlap any other buffer.
- * tokens, each (rows of a token), rowcount (elements of a row)   0 allowed.
+ * tokens, each (rows of a token), rowcount (elements of a row)   any of them may be 0.
  * datatype  ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3 or ceclFloat8e5m2.
  * stream    orders the call; any stream of the device. It may be capturing.
  *
@@ -1133,8 +1133,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
  * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
  * Limits: from one rank to another a group may have 256 messages in a communicator of up to 4 ranks,
- * 128 in one of 8, at least 16 in larger ones. A rank that is this far ahead of its peer waits for the
- * peer's host. Communicators of more than 64 ranks have no messages.
+ * 128 in one of 8, at least 16 in larger ones. A rank that is so many messages ahead of its peer waits for
+ * the peer's host. Communicators of more than 64 ranks have no messages.
  * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every
  * policy: the sender pushes them, or the receiver pulls them. A group that has only messages, of at
  * least 8 MiB in each direction, waits up to about 20 us (late.wait_ns) for the peers: if both
@@ -1683,7 +1683,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
  *     ceclCommLimits is less). Launch graphs with messages in the order of their captures.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
- *     A free, or the communicator's end, waits up to 2 s before it says that a graph holds calls,
+ *     A free, or the communicator's end, waits up to 2 s before it reports that a graph holds calls,
  *     because the graph's last launch may still run, and the driver reports its end late. */
 typedef struct ceclGraph *ceclGraph_t;
 

@@ -153,8 +153,8 @@ def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gath
 
 
 def all_to_all_permute(output, source, scatter_dim, gather_dim, group=None, async_op=False):
-    """Cuts the source along scatter_dim into a part for each rank, as torch.tensor_split does, and joins the parts that
-    arrive along gather_dim. If all parts are equal, nothing is packed; otherwise each side may need a copy."""
+    """Cuts the source along scatter_dim into a part for each rank, as torch.tensor_split does, and joins, along gather_dim,
+    the parts that arrive. If all parts are equal, nothing is packed; otherwise each side may need a copy."""
     name = "all_to_all_permute"
     group = group_of(name, group)
     _check_pair(name, output, source, False)

@@ -212,8 +212,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
     def _run(self, name, tensors, results, call, dense=True, async_op=True):
         """Enqueues call(communicator, stream) on the device of `tensors`. Checks the tensors, unless `dense` is None, and
-        keeps them until the call is done. Without async_op, on a GPU and outside a group of calls, enqueues on the current
-        stream, and returns None."""
+        keeps them until the call is done. A GPU call without async_op and outside a group of calls goes to the current
+        stream, and the result is None."""
         for number, tensor in enumerate(tensors if dense is not None else ()):
             check(f"{name}: tensor {number}", tensor, dense)
             if tensor.device != tensors[0].device:
