@@ -201,11 +201,14 @@ TEST_BETWEEN(a_peer_whose_side_lane_stays_behind_is_late, open_flags, close_flag
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 1);
     come_to(SIDE, 1);
-    for (int peer = 0; peer < RANKS; peer += 2)
-        hear_from(peer, MAIN, 1);
-    hear_from(2, SIDE, 1);
-    struct cecl_progress progress = progress_now();
-    only_this_is_late(&progress, 0);
+    for (int late = 0; late < RANKS; late += 2) {
+        hear_from(late, MAIN, 1);
+        hear_from(2 - late, MAIN, 1);
+        hear_from(late, SIDE, 0);
+        hear_from(2 - late, SIDE, 1);
+        struct cecl_progress progress = progress_now();
+        only_this_is_late(&progress, late);
+    }
 }
 
 /* After 5 calls without phases `done` is ahead of the flags; still, a call with phases counts as in progress. */
