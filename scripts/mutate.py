@@ -36,7 +36,7 @@ TESTS = {
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
              "(pool|register|memory|mixed|changed|freed)_3)$",
     "plan": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*|plan_.*|blocks_defined|apart|key|fuse|refusals|"
-            "tuning.*|(bad_input|all_to_all_v|check|explain|tuning_file)_3))$",
+            "tuning.*|(bad_input|all_to_all_v|check|explain|splits|tuning_file)_3))$",
     "verify": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*))$",
     "flags": "^(fuzz_corpus_api|test_(flags|waits|turns|release|failure|"
              "(collectives|recovery|device_comm|pairs)_3))$",
@@ -47,11 +47,11 @@ TESTS = {
     "comm": "^test_(release|one_thread.*|history|blame|split_threads|threads|"
             "(bad_input|check|differ|explain|group|pairs|split|shrink|register|recovery)_3)$",
     "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|"
-              "(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs)_3))$",
-    "api": "^(fuzz_corpus_api|test_(refusals|one_thread.*|failure|hosts|"
+              "(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs|register)_3))$",
+    "api": "^(fuzz_corpus_api|test_(refusals|one_thread.*|failure|hosts|blame|"
            "(join|split|shrink|register|memory|bad_input|group|check|put|many_ranks)_3))$",
     "net": "^(net_|test_net_map|test_carried_calls_4)",
-    "nccl": "^(nccl_|fuzz_corpus_(nccl|trials))",
+    "nccl": "^(nccl_|test_learn_|fuzz_corpus_(nccl|trials))",
 }
 REST = "^(test_|nccl_|fuzz_|fault_|exhaust_)"
 REST_LABELS = "unit|plan|multi|fault|exhaust"
