@@ -227,7 +227,7 @@ typedef enum {
      * goes to peers, which send it back. A communicator of one rank has no peers: there an
      * out-of-place call copies within the GPU, which needs an SM. */
     CECL_SM_REDUCE_ONLY = 1,
-    /* Reductions, and all that SMs do faster: SMs may copy a rank's own block within its GPU, and a
+    /* Reductions, and all that SMs do faster: SMs may copy a rank's own block within its GPU. A
      * small all-gather or all-to-all, even in place, may be one kernel. Only this policy allows
      * ceclAlltoAllvDevice, ceclDispatch and ceclCombine, which need SMs. */
     CECL_SM_ALLOW = 2
@@ -716,7 +716,7 @@ typedef struct ceclDeviceComm {
  * peers' kernels. *dc is valid until comm is destroyed, even for memory that is allocated later.
  * After this call ceclCommAbort and the end of this process fail the communicator on every rank, even
  * if no call is pending, so that kernels of peers stop waiting for this rank.
- * dc  [out] written on success only. On the host device host code passes it to cecl_device.h.
+ * dc  [out] written on success only. On the host device host code passes it to functions of cecl_device.h.
  * Local. Threads: one call at a time. Ownership: plain data; what it points to is comm's.
  * Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDeviceComm_t *dc);
@@ -877,7 +877,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllStrided(const void *sendbuff, voi
  *     recvcounts {2, 0, 3}, displs {0, 2, 4}:     recvbuff on every rank: [a a . . c c c]
  *
  * sendbuff    [sendcount] elements. In place when it is recvbuff + displs[rank] elements.
- * sendcount   recvcounts[rank].
+ * sendcount   equal to recvcounts[rank].
  * recvbuff    only the bytes that blocks cover are written.
  * recvcounts  [nranks] elements of each rank, equal on all ranks; 0 allowed. Host memory, read
  *             during the call.

@@ -80,7 +80,7 @@ class Communicator:
     def __init__(self, device, make):
         self.device, self.handle = device, ctypes.c_void_p()
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._kept = []  # tensors of calls that may be pending, on the CPU
+        self._kept = []  # on the CPU: tensors of calls that may be pending
         make(ctypes.byref(self.handle))
 
     @classmethod

@@ -124,7 +124,7 @@ class SymmetricMemory:
         memory = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
         pad = empty(_pad_bytes, dtype=torch.uint8, device=tensor.device).zero_()
         if tensor.is_cuda:
-            torch.cuda.synchronize(tensor.device)  # peers see zeros
+            torch.cuda.synchronize(tensor.device)  # so that peers see zeros
         self.buffer_size, self.signal_pad_size = memory.nbytes, pad.nbytes
         self._memory, self._pads = Window(memory, group), Window(pad, group)
         self.buffer_ptrs, self.signal_pad_ptrs = ([window.pointer(r) for r in range(group.size())]

@@ -418,7 +418,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
         device = getattr(opts, "device", None)
         self.begin_messages()
         if device is None and self._communicators:
-            communicator = next(iter(self._communicators.values()))  # all ranks have made this communicator first
+            communicator = next(iter(self._communicators.values()))  # the first of the group, the same on all ranks
         else:
             communicator = self._communicator(device or torch.device("cpu"))
         communicator.begin()
