@@ -22,8 +22,8 @@ struct making {
     ncclResult_t result;
 };
 
-/* Makes cecl's communicator. Then the entry is READY, unless an abort has given it up. After an error the entry is
- * freed if the program waits in the call that makes the communicator, because that call returns the error. */
+/* Makes cecl's communicator. Then the entry is READY, unless an abort has given it up. After an error frees the entry
+ * if the program's call waits for this and returns the error; in the background the entry keeps the error. */
 static void *make_one(void *argument)
 {
     struct making *making = argument;
@@ -67,7 +67,7 @@ static void drop(struct making *making)
         cecl_nccl_comm_retire(making->entry, CECL_NCCL_MAKING_TO_FREE);
 }
 
-/* Making a communicator waits for its other ranks. So each rank but the first gets a thread of its own. */
+/* Making a communicator waits for its other ranks. So each communicator but the first gets a thread of its own. */
 static void make_all(struct making *makings, int count)
 {
     for (int i = 1; i < count; i++) {
@@ -172,8 +172,8 @@ ncclResult_t cecl_nccl_birth_expect(const struct cecl_nccl_wish *wish, int toget
     return ceclSuccess;
 }
 
-/* If NCCL has written the child's handle, begins to make cecl's communicator for it. Returns ncclInProgress until that
- * is made. If this rank has no color, it gets no child, and the result is ncclSuccess. */
+/* If NCCL has written the child's handle, begins to make cecl's communicator for it. Returns ncclInProgress until
+ * cecl's communicator is made. If this rank has no color, it gets no child, and the result is ncclSuccess. */
 static ncclResult_t look_at(struct birth *birth)
 {
     struct cecl_nccl_wish *wish = &birth->wish;

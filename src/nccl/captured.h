@@ -1,5 +1,5 @@
 /* Captured calls. A graph holds a call that its stream captures, and may replay it any number of times. Trials do not
- * time captured calls. A verdict on the program's other calls, or else the table, decides which library makes them.
+ * time captured calls: a verdict on the program's other calls, or else the table, decides on them.
  *
  * If cecl may make a captured call, ranks agree whether cecl can capture it on every rank. If it cannot on some rank,
  * for example because of a buffer, all ranks pass the call to NCCL. Captured sends and receives always go to NCCL. */
@@ -27,8 +27,8 @@ ceclResult_t cecl_nccl_agree_open(struct cecl_nccl_comm *entry);
 /* Tells the peers that this rank has left. */
 void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry);
 
-/* Counts `count` collectives that cecl makes. A rank that waits for this rank in an agreement reads the count; when it
- * grows, this rank makes other calls, and the wait fails. */
+/* Counts `count` collectives that cecl makes. A rank that waits for this rank in an agreement reads the count: if it
+ * grows, this rank has made another call instead of agreeing, and the wait fails. */
 void cecl_nccl_agree_note_calls(struct cecl_nccl_comm *comm, int count);
 /* Counts one call that cecl makes, unless it is captured, a send or a receive. */
 static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
@@ -42,7 +42,7 @@ static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
  * cecl_nccl_agree_await. */
 void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can);
 /* Waits for all ranks. *all: whether all ranks can capture; false if there are no words. Fails if the communicator has
- * failed or was aborted, if a rank has left or makes other calls instead, or after CECL_TIMEOUT_MS. */
+ * failed or was aborted, if a rank has left or makes another call instead of agreeing, or after CECL_TIMEOUT_MS. */
 ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, bool *all);
 
 #endif

@@ -15,12 +15,12 @@
 #include "util/thread.h"
 
 #define BUCKETS 256
-#define OUT_MS 10000 /* ms that the end of a communicator waits for a thread inside a call */
+#define OUT_MS 10000 /* most ms that the end of a communicator waits for threads inside */
 
 static _Atomic(struct cecl_nccl_comm *) buckets[BUCKETS];
-/* Held while entries are reserved or removed. A thread that ends a communicator finds and enters its entry under this
- * lock, or takes the first step, so that no other communicator can get the entry in between. Calls look up entries
- * without it. */
+/* Held while entries are reserved or removed. A thread that ends a communicator finds its entry, and enters it or takes
+ * the first step of its end, in one hold of this lock, so that no other communicator can get the entry in between.
+ * Calls look up entries without the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the table */
@@ -57,8 +57,8 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
     return entry;
 }
 
-/* If the table has an entry with this handle, first aborts its communicator: NCCL has ended it without cecl's
- * knowledge, and has used its address again. */
+/* If the table has an entry with this handle, first aborts its communicator: NCCL has ended that one without cecl's
+ * knowledge, and given its address to a new one. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
 {
     (void)!cecl_nccl_comm_abort(comm);
@@ -192,8 +192,8 @@ static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64
         cecl_pause_us(100);
 }
 
-/* Ends cecl's communicator. The caller has taken the step to ENDING. Returns whether it must also end NCCL's
- * communicator: true for a destroy, unless an abort has claimed this in between. */
+/* Ends cecl's communicator. The caller has taken the step to ENDING. Returns whether the caller must also end NCCL's
+ * communicator: true for a destroy, unless an abort has claimed that meanwhile. */
 static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
 {
     const bool is_out = await_out(entry, 0, CECL_NCCL_SET(ENDING), cecl_deadline(OUT_MS));
@@ -215,8 +215,8 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
     return is_mine;
 }
 
-/* If a thread is inside, first revokes cecl's communicator, which ends the thread's wait. Otherwise does not: a revoke
- * is an error for the peers, and many programs abort communicators only because they no longer need them. */
+/* If a thread is inside, first revokes cecl's communicator, which ends the thread's wait. If none is, does not revoke
+ * it: a revoke is an error for the peers, and many programs abort communicators that they just no longer need. */
 static void abort_ours(struct cecl_nccl_comm *entry)
 {
     if (entry->ours && cecl_nccl_life_inside(&entry->life) > 0)
@@ -330,7 +330,7 @@ static ceclResult_t error_of(ceclComm_t ours)
     return asked != ceclSuccess ? asked : error;
 }
 
-/* Keeps the message for ncclGetLastError. Prints the communicator's first one, unless libcecl.so has printed an
+/* Keeps the message for ncclGetLastError. Prints it if it is the communicator's first, unless libcecl.so has printed an
  * asynchronous error. */
 static void tell_error(struct cecl_nccl_comm *comm, const char *message)
 {

@@ -134,7 +134,7 @@ bool cecl_nccl_comm_refuses(ncclComm_t comm, const char *function);
 
 /* Waits until the calls on cecl's communicator are done. */
 ncclResult_t cecl_nccl_comm_finalize(ncclComm_t comm);
-/* The same for a communicator that NCCL finalizes in the background: a new thread waits. */
+/* Like cecl_nccl_comm_finalize, for a communicator that NCCL finalizes in the background: a new thread waits. */
 void cecl_nccl_comm_finalize_later(ncclComm_t comm);
 
 /* End cecl's communicator for `comm`, if there is one. If another thread is inside a call, an abort makes that call

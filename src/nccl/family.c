@@ -71,7 +71,7 @@ static bool has_members(void)
     return !cecl_nccl_process()->is_forked;
 }
 
-/* The list's pointer to the member; if there is no such member, to the list's end. The caller holds the lock. */
+/* The list's pointer to the member; if there is none, the list's last pointer. The caller holds the lock. */
 static struct member **find(ncclComm_t comm)
 {
     struct member **at = &members;

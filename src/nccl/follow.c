@@ -1,6 +1,6 @@
 /* The functions of NCCL that make communicators, end them, and group calls. Each calls NCCL's function. When NCCL has
- * made a communicator, cecl's communicator is made at once: at the first collective ranks could no longer agree whether
- * to make it. In a group NCCL and cecl make communicators when the outermost group ends. If NCCL returns
+ * made a communicator, cecl's communicator is made at once: the first collective would be too late for ranks to agree
+ * whether to make it. In a group NCCL and cecl make communicators when the outermost group ends. If NCCL returns
  * ncclInProgress, both make them in the background. */
 #include "nccl/family.h"
 #include "nccl/group.h"
@@ -87,8 +87,8 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
     return follow(result, &wish, 1);
 }
 
-/* Whether NCCL still works in the background after a call that returned ncclSuccess. From a split, shrink or grow of a
- * non-blocking communicator NCCL returns ncclSuccess; only its own ncclGroupEnd returns ncclInProgress. teller: the
+/* Whether NCCL still works in the background after a call that returned ncclSuccess. NCCL does so in a split, shrink or
+ * grow of a non-blocking communicator: only the ncclGroupEnd inside that call returns ncclInProgress. teller: the
  * communicator whose state says whether NCCL is done */
 static bool goes_on(ncclComm_t teller)
 {
@@ -249,7 +249,7 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
     return result;
 }
 
-/* `comm` is NULL on a new rank. NCCL writes the handle at once, and the child's own state says if it is ready. */
+/* On a new rank `comm` is NULL, so the child's own state says if it is ready; NCCL writes its handle at once. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {

@@ -34,12 +34,12 @@ static const struct gain gains[] = {
     {CECL_NCCL_OP_ncclAlltoAll, 2, MIB(32), MIB(128)},
     /* "Reduce-scatter, 4 GPUs": 1.51 to 1.07 x. Programs call it out of place. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, KIB(512), MIB(256)},
-    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; the same with plain memory (4 to 64 MiB). */
+    /* "Reductions, 2 GPUs": 1.27 to 1.04 x; with plain memory, measured at 4 to 64 MiB, the same factors. */
     {CECL_NCCL_OP_ncclReduceScatter, 2, KIB(512), MIB(256)},
     /* "All-reduce, 4 GPUs", in place: 1.30 to 1.02 x; 64 MiB out of place 1.04 x. On H100s 0.93 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(256), KIB(512)},
     {CECL_NCCL_OP_ncclAllReduce, 4, MIB(4), MIB(1024)},
-    /* "Reductions, 2 GPUs": 1.55 to 1.06 x; the same with plain memory and out of place. On H100s 0.87 x at 1 MiB. */
+    /* "Reductions, 2 GPUs": 1.55 to 1.06 x, also with plain memory and out of place. On H100s 0.87 x at 1 MiB. */
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(256), KIB(512)},
     {CECL_NCCL_OP_ncclAllReduce, 2, MIB(4), MIB(1024)},
 };
@@ -52,8 +52,8 @@ static const struct gain gains_on_windows[] = {
      * 0.86 x at 1 MiB on 2 GPUs. */
     {CECL_NCCL_OP_ncclReduceScatter, 4, MIB(1), MIB(256)},
     {CECL_NCCL_OP_ncclReduceScatter, 2, MIB(4), MIB(256)},
-    /* "All-reduce, 4 GPUs" and "Reductions, 2 GPUs", the same column: at least 1.12 x. nccl-tests: 1.2 to
-     * 1.65 x ("nccl-tests with -R 2"). */
+    /* "All-reduce, 4 GPUs" and "Reductions, 2 GPUs", column "symmetric": at least 1.12 x. nccl-tests: 1.2 to 1.65 x
+     * ("nccl-tests with -R 2"). */
     {CECL_NCCL_OP_ncclAllReduce, 4, KIB(512), MIB(1024)},
     {CECL_NCCL_OP_ncclAllReduce, 2, KIB(512), MIB(1024)},
 };

@@ -78,7 +78,7 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
-    if (!comm) /* it was aborted */
+    if (!comm) /* the communicator was aborted */
         return 1;
     return cecl_nccl_is_message(call->op) ? comm->limits.groupMessages : comm->limits.groupCalls;
 }

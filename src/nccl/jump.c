@@ -61,7 +61,7 @@ CODE(HIDDEN("cecl_nccl_lazy"), "cecl_nccl_lazy",
 #elif defined(__aarch64__)
 
 /* hint 34 is bti c, which older assemblers do not know. ldar (load-acquire): another thread may have opened NCCL and
- * stored the target; this thread must then see all that it wrote before. */
+ * then stored the target; this thread must see all that was written before. */
 #define STUB_CODE(name) \
     "    hint #34\n" \
     "    adrp x16, cecl_nccl_at_" name "\n" \

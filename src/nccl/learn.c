@@ -37,7 +37,7 @@ struct cecl_nccl_learn {
     uint64_t reported; /* number of calls when --stats was last updated */
     struct cecl_nccl_marks marks;
     struct cecl_verdict verdict; /* the result of the last trial on a period */
-    uint32_t repeated; /* how many repetitions of the step that trial timed as one period */
+    uint32_t repeated; /* how many repetitions of the step the trial timed as one period */
     struct cecl_period period;
 };
 
@@ -244,8 +244,8 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 31;
 }
 
-/* A hash of those properties of a call that are equal on all ranks (nccl/trial_period.h). Some ranks may call ncclBcast
- * and others ncclBroadcast. in_group: how many calls of the same group came before the call. */
+/* A hash of those properties of a call that are equal on all ranks (nccl/trial_period.h). ncclBcast counts as
+ * ncclBroadcast, because ranks may differ in this. in_group: how many calls of the same group came before the call. */
 static uint64_t token_of(const struct cecl_nccl_call *call, uint32_t in_group)
 {
     const enum cecl_nccl_op op =

@@ -1,5 +1,5 @@
 /* cecl's main library, libcecl.so, of which only public functions are used. Making the first communicator opens it. So
- * the shells and helper programs of a job, which also have this library preloaded, do not load it. */
+ * a job's shells and helper programs, into which libnccl.so.2 is also preloaded, do not load libcecl.so. */
 #ifndef CECL_NCCL_LIBRARY_H
 #define CECL_NCCL_LIBRARY_H
 

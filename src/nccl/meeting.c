@@ -50,7 +50,7 @@ struct cecl_nccl_meeting {
     struct peer peers[];
 };
 
-/* ---- inboxes. Their names are abstract: no file has such a name, and it ends with its socket. */
+/* ---- inboxes. Their names are abstract: no file has such a name, and a name vanishes with its socket. */
 
 static socklen_t name_inbox(uint64_t key, int place, struct sockaddr_un *name)
 {

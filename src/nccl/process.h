@@ -1,5 +1,5 @@
-/* The settings and the real NCCL, which a process reads and opens at its first call of NCCL, not earlier: each shell
- * and helper program of a job also has this library preloaded. */
+/* The settings, which a process reads, and the real NCCL, which it opens, at its first call of NCCL. Not earlier,
+ * because this library is also preloaded into each shell and helper program of a job. */
 #ifndef CECL_NCCL_PROCESS_H
 #define CECL_NCCL_PROCESS_H
 

@@ -112,7 +112,7 @@ static cecl_nccl_target decide(struct cecl_nccl_symbol *symbol, const void *call
     return refuses ? refuse(symbol) : target;
 }
 
-__attribute__((used)) /* by jump.c */
+__attribute__((used)) /* called by jump.c */
 cecl_nccl_target
 cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller)
 {

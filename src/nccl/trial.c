@@ -58,8 +58,8 @@ static void rest(struct cecl_trial *trial)
     trial->wait = 0;
 }
 
-/* If this rank has offered to begin, its peers may already use the decision for which the offer is, so this rank skips
- * that decision. */
+/* If this rank has offered to begin, the ranks' offers may already have been decided on, so this rank skips that
+ * decision. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;

@@ -3,7 +3,7 @@
  *
  * - IDLE: nothing is tried. Calls may go by an earlier verdict
  * - WAITING: a trial was asked for, or its start was put off. After some boundaries this rank offers to begin it
- * - OFFERED: this rank has offered to begin, or is busy: another communicator of its process has a trial
+ * - OFFERED: this rank has offered to begin, or said that it is busy: another communicator of its process has a trial
  * - RUNNING: arms take turns
  *
  * The subject of a trial is a period of the program's calls. The start is put off if a rank has not offered yet or is
@@ -70,7 +70,7 @@ struct cecl_trial_host {
 struct cecl_learned {
     uint64_t subject;
     uint32_t arm;
-    uint32_t left; /* repetitions of the subject until its next trial; 10,000 periods at first */
+    uint32_t left; /* repetitions of the subject until its next trial; at first 10,000 periods */
 };
 
 struct cecl_trial {
@@ -100,7 +100,7 @@ struct cecl_trial {
     uint32_t turn;    /* number of the current turn, from 1 */
     bool has_turn;    /* false: the trial waits for the verdict */
     uint32_t period;  /* periods of the current turn so far */
-    uint32_t counted; /* how many of these were counted */
+    uint32_t counted; /* how many of the turn's periods were counted */
     /* how many repetitions of the subject make a period; how many of the current period are done */
     uint32_t merged, repeated;
     uint32_t put_off; /* how often the verdict was put off */
@@ -143,7 +143,7 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
  * measured */
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, uint64_t ns);
 
-/* Whether the next boundary is within a period: no decision comes there, so times need not be published before. */
+/* Whether the next boundary is within a period: no decision comes there, so times need not be published before it. */
 static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
 {
     return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;
