@@ -20,7 +20,7 @@ const char info_tuning_usage[] =
 
 struct view {
     struct cecl_tuning_file file; /* CECL_TUNING's */
-    const char *path;             /* its name, or NULL */
+    const char *path;             /* that file's name; NULL: none */
     int ranks;                    /* 0: any */
     enum cecl_tuning_device device;
     bool evidence;

@@ -26,7 +26,7 @@ enum {
 
 /* A program's options. */
 struct grammar {
-    /* The second may be NULL. (C promises only 4,095 characters for a string.) */
+    /* Two strings, because C promises only 4,095 characters for one. The second may be NULL. */
     const char *usage[2];
     const char *shorts;         /* getopt's, with a leading colon */
     const struct option *longs; /* with OPTIONS_SHARED among them */

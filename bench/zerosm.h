@@ -36,14 +36,14 @@ struct zerosm_case {
     const char *policy;    /* CECL_SM_POLICY: never, allow */
     const char *direction; /* CECL_DIRECTION: push, pull */
     const char *flags;     /* CECL_FLAGS: auto, host */
-    bool legacy;           /* on the legacy default stream; otherwise on a stream of its own */
+    bool legacy;           /* on the legacy default stream; false: on a stream of its own */
     int memory;            /* the kind of both buffers (kinds.h) */
     bool late;             /* each rank but the first one comes late to each call */
     bool split;            /* on communicators that ceclCommSplit made (zerosm_split.h) */
 };
 
 struct zerosm_outcome {
-    bool finished;  /* while every SM was held; otherwise after they were free */
+    bool finished;  /* it ended while every SM was held; false: it ended later */
     double ms;      /* from the first call to the end, or until patience_ms were over */
     char path[64];  /* what ceclGroupExplain says on rank 0 */
     char why[1024]; /* what went wrong, when zerosm_run returned false */

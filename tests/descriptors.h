@@ -18,7 +18,8 @@ union descriptors_room {
     char bytes[CMSG_SPACE(DESCRIPTORS_MOST * sizeof(int))];
 };
 
-/* `flags`: of sendmsg, added to MSG_NOSIGNAL. Returns what sendmsg returns. Asserts nothing: cmocka may be missing. */
+/* Sends data with descriptors. `flags`: for sendmsg, beside MSG_NOSIGNAL. Asserts nothing: some callers lack
+ * cmocka. */
 static inline ssize_t send_descriptors(int socket, const void *data, size_t bytes, const int *fds,
                                        int nfds, int flags)
 {

@@ -10,7 +10,7 @@
 
 /* What a lane does now. */
 enum model_doing {
-    MODEL_AT_STEP, /* nothing; it is at a step */
+    MODEL_AT_STEP, /* nothing: it can begin its next step */
     MODEL_BLOCKED, /* it is at a step that waits for others */
     MODEL_PAUSING, /* it pauses until its event, and then goes on with step `upto` */
     MODEL_ENGAGED, /* the engine has its batch or its flags */

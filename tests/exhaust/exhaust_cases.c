@@ -16,7 +16,7 @@
 #define CASE_SECONDS 180.0 /* a case that takes longer counts as hung */
 #define MOST_CASES 20000
 #define MOST_STEPS 64
-#define TRIES 3 /* some requests are made only if threads run in a certain order */
+#define TRIES 3 /* tries of a case: some requests are made only if threads run in a certain order */
 #define NAME_BYTES 128
 
 struct exhaust_case {

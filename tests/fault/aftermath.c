@@ -66,7 +66,7 @@ static bool is_expected(const struct life *life, ceclResult_t result, const char
     return result == ceclRemoteError || (is_joining(life) && result == ceclInvalidUsage);
 }
 
-/* Whether the caller's exchange failed, not the library's, so that the error names no rank. */
+/* Whether an exchange by the caller's callbacks failed: such an error names no rank. */
 static bool is_callbacks(const struct life *life, ceclResult_t result)
 {
     return is_joining(life) && life->op == JOIN_BY_CALLBACKS && result == ceclSystemError;
@@ -208,7 +208,7 @@ static void go_on(struct life *life)
     const ceclConfig_t config = join_config(c, LONG_TIMEOUT_MS);
     if (c->op == SHRINK)
         meet_left(life, count);
-    /* Some ranks may have joined, or destroyed the new communicator, before others failed. */
+    /* After JOIN or DESTROY only some ranks may have a communicator, so the survivors join anew. */
     const bool shrinks = life->comm && c->op != JOIN && c->op != DESTROY;
     if (shrinks && c->op != SHRINK && (c->fault == KILLED || c->fault == LEAVES_CHILD))
         miss_the_dead(life);

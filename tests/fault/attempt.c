@@ -134,7 +134,7 @@ static ceclResult_t attempt_growth(struct life *life)
                : first;
 }
 
-/* A new communicator can be used only if all its ranks live. This case only destroys it. */
+/* Only destroys the new communicator: to use it, all of its ranks would have to live. */
 static ceclResult_t end_new(struct life *life, ceclResult_t result, ceclComm_t made)
 {
     int count = 0;

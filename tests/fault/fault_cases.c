@@ -169,7 +169,6 @@ static void print_ranks(const struct run *run)
     }
 }
 
-/* The report of the rank that failed first, or NULL. */
 static const struct report *first_failure(const struct run *run)
 {
     const struct report *first = NULL;

@@ -223,7 +223,7 @@ static void check_parts(const struct client *c, const uint8_t *data, uint64_t by
     }
 }
 
-/* The message of a failed job is the last one to a rank. */
+/* After the message of a failed job, the root sends a rank nothing more. */
 static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32_t status)
 {
     REQUIRE(status > 0 && status <= ceclTimeout && bytes > 0 && bytes < WORDS_MOST,

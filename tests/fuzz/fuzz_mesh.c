@@ -39,7 +39,7 @@ static int nranks, rank, memory, files[FILES];
 static ino_t inodes[FILES];
 static struct letter letters[POSTS_MOST];
 static int nletters;
-static bool is_disturbed; /* a peer has ended, has said that it ends, or has written anything */
+static bool is_disturbed; /* a peer has ended, has said that it ends, or has written random bytes */
 
 static int other_rank(void)
 {

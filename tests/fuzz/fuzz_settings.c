@@ -86,7 +86,6 @@ static void check_resolved(const struct cecl_tuning_file *file, int nranks)
     }
 }
 
-/* Prints all rows, and reads them again. */
 static void check_printed(const struct cecl_tuning_file *file)
 {
     const size_t room = (file->nrows + 1) * (CECL_TUNING_TEXT + 1);

@@ -179,7 +179,6 @@ static inline struct memory memory_make(struct cecl_device *dev, size_t bytes)
     return memory_map(dev, mem);
 }
 
-/* Maps the memory of `theirs` on `dev`. */
 static inline struct memory memory_view(struct cecl_device *dev, const struct memory *theirs)
 {
     struct cecl_mem mem = {0};
@@ -337,7 +336,6 @@ static inline ceclResult_t wait_word(struct cecl_device *dev, ceclStream_t strea
     return OPS(dev)->memops(dev, stream, &op, 1);
 }
 
-/* The host sets a word for which a stream waits. */
 static inline void host_writes(uint32_t *word, uint32_t value)
 {
     __atomic_store_n(word, value, __ATOMIC_SEQ_CST);

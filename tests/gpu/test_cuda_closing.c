@@ -105,8 +105,8 @@ static bool check(const unsigned char *buffer, int number)
     return true;
 }
 
-/* One call with every SM held. The second call, in memory of the communicator, comes after the worker has learned what
- * the peer freed. */
+/* Two calls while every SM is held. The second one is in memory of the communicator, and comes after the worker has
+ * learned what the peer freed. */
 static bool call_held(unsigned char *buffer, unsigned char *pool, cudaGraphExec_t graph)
 {
     struct hold_sms *hold = hold_sms_start();

@@ -193,7 +193,6 @@ static CUgraphNodeType type_of(CUgraphNode node)
     return type;
 }
 
-/* Counts the nodes of each kind (CUgraphNodeType) in a graph. */
 static void count_nodes(cudaGraph_t graph, size_t counts[32])
 {
     CUgraphNode nodes[512];
@@ -277,7 +276,6 @@ TEST(new_memory_is_told_during_a_global_capture)
 
 #define LARGE ((size_t)(4 << 20) + 24) /* elements of a block: 16 MiB */
 
-/* Whether a node of the graph follows two copies. */
 static bool follows_two_copies(cudaGraph_t graph)
 {
     CUgraphNode nodes[64], before[64];

@@ -327,7 +327,7 @@ TEST(handle_mapped_anew_has_another_id)
     row_end(&row);
 }
 
-/* A call that uses a region changes nothing: a region is mapped and unmapped as a whole. */
+/* A region is mapped and unmapped as a whole, so its id does not depend on what a call uses of it. */
 TEST(handles_that_are_swapped_have_other_ids)
 {
     const size_t piece = gpu[0]->granularity;

@@ -82,7 +82,7 @@ TEST(barriers_order_writes_over_many_rounds_and_launches)
     begin();
     for (uint32_t launch = 0; launch < 200; launch++)
         for (int g = 0; g < ngpus; g++) {
-            const int i = (g + (int)launch) % ngpus; /* another rank comes first */
+            const int i = (g + (int)launch) % ngpus; /* in each launch another rank comes first */
             exchange(i, launch % 3 == 0 ? CECL_DEVICE_BLOCKS : 1 + (int)launch % 16,
                      launch % 5 == 0 ? 1 : THREADS, launch, launch == 100 ? 2000 : 10);
         }

@@ -163,7 +163,7 @@ static void run_one_by_one(struct cecl_small s, size_t lie, bool in_place)
     for (int g = 0; g < n - 1; g++) {
         enqueue(g, hasty, lie, in_place);
         must_cuda(cudaStreamSynchronize(streams[g]));
-        assert_in_range(words[g][1], 2 + g, n); /* 1 + the rank that was missing, a later one */
+        assert_in_range(words[g][1], 2 + g, n); /* 1 + the missing rank, which is a later one */
         words[g][1] = 0;
     }
     for (int k = 0; k < n; k++) {

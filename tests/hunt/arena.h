@@ -44,7 +44,6 @@ struct arena {
 };
 
 void run_draw(struct run *run, uint64_t seed);
-/* Runs the rank in `seat`. Does not return. */
 _Noreturn void life_run(const struct run *run, struct arena *arena, int seat);
 
 #endif

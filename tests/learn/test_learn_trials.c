@@ -92,7 +92,7 @@ TEST(arms_that_gain_are_kept_and_slower_ones_are_not)
     struct tally tally = {0};
     for (uint64_t i = 0; i < programs; i++) {
         const struct program program = any_program(seed * 100003 + i);
-        /* 60 periods. An evaluation step takes more of them, and a late rank delays the verdict */
+        /* 60 periods, and more if there are evaluation steps, or if ranks are late */
         run_one(&tally, &program,
                 60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 16 : 0));
     }

@@ -4,7 +4,6 @@
 
 #include "memory.h"
 
-/* How calls use memory. */
 enum given_mode { ON_USE, REGISTERED, PRIVATE };
 /* What lies in the memory: both buffers of an in-place all-gather, or the sendbuff of an all-to-all into the pool. */
 enum given_role { RECV, SEND, ROLES };

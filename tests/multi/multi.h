@@ -80,7 +80,7 @@ static inline int multi_last(void)
 /* Copies from host to device, or back, and waits for the copy. */
 void multi_put(ceclComm_t comm, void *device, const void *host, size_t bytes);
 void multi_get(ceclComm_t comm, void *host, const void *device, size_t bytes);
-/* As multi_get, once `stream` has come here; the communicator may fail meanwhile. Returns the first error. */
+/* As multi_get, after all that `stream` has to do; the communicator may fail meanwhile. Returns the first error. */
 ceclResult_t multi_fetch(ceclComm_t comm, ceclStream_t stream, void *host, const void *device,
                          size_t bytes);
 /* Fills device memory with the input of a rank, or with a guard byte. */

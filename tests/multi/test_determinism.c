@@ -170,7 +170,6 @@ static void enqueue(const struct run *run, const void *send, void *out)
         multi_ok(comm, ceclAllReduce(send, out, run->count, run->type, ceclSum, comm, NULL));
 }
 
-/* Makes the call, and copies its result to `result`. */
 static void make(const struct run *run, bool in_place)
 {
     const size_t size = formats[run->type].bytes, bytes = run->count * size;

@@ -103,7 +103,7 @@ TEST(a_call_that_others_do_not_capture_is_named)
             fail_msg("%d: %s", (int)made, ceclGetLastError(comm));
         multi_ok(comm, ceclStreamEndCapture(comm, stream, &graph));
     } else {
-        /* These ranks may have agreed that they are late before the last rank came. */
+        /* Before the last rank came, these ranks may have agreed that the call is late: then it succeeds. */
         const ceclResult_t made = gather();
         if (made == ceclSuccess)
             assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);

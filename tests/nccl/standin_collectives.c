@@ -135,7 +135,7 @@ ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count,
     return enqueue(op, stream);
 }
 
-/* Like NCCL's function, it calls the other one by its exported name. */
+/* Like NCCL's function, calls ncclBroadcast by its exported name. */
 ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                        cudaStream_t stream)
 {

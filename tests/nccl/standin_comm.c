@@ -278,7 +278,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags)
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     NOTE(WORD(comm));
-    return standin_enqueue(standin_op(comm)); /* the thread's calls make no transfer */
+    return standin_enqueue(standin_op(comm)); /* a call without transfers */
 }
 
 /* NULL is no error, as in NCCL. */

@@ -21,8 +21,9 @@ static size_t passed(void)
     return calls_of("ncclAllReduce") + calls_of("ncclReduce");
 }
 
-/* Whether each rank's results are right, and come from cecl or from NCCL. Reductions, because strict may pass them; two
- * kinds, because a rank that is a call behind must not take one for the other. What auto serves depends on its table. */
+/* Whether each rank's results are right, and come from cecl or from NCCL. Makes reductions, because strict may pass
+ * them, of two kinds, so that a rank that is a call behind does not take one for the other. What auto serves depends
+ * on its table. */
 static bool sums(const struct rank *r, bool served)
 {
     bool is = true;
@@ -117,7 +118,6 @@ struct common {
     ncclUniqueId grown;
 };
 
-/* The last rank joins the others. */
 static bool by_grow(struct rank *r, struct common *common)
 {
     struct rank more = *r;

@@ -214,7 +214,7 @@ TEST(an_abort_at_any_point_of_the_making_is_heard_and_leaves_nothing)
     assert_true(comes_back_to(descriptors, threads));
 }
 
-/* A rank that learns of another rank's abort is not ready, and cannot split. */
+/* All ranks have split before one aborts: a rank that learns of an abort is not ready, and cannot split. */
 static pthread_barrier_t all_have;
 
 static bool abort_after_split(struct rank *r)

@@ -24,7 +24,7 @@ static int passed_by(int nranks, bool (*program)(struct rank *), unsigned takes_
     return passed;
 }
 
-/* A script may run a program although cecl is not faster. */
+/* CECL_TEST_TAKES_US replaces the time: a script runs programs for which cecl is not faster, too. */
 static unsigned us_or(unsigned takes_us)
 {
     const char *other = getenv("CECL_TEST_TAKES_US");
@@ -288,7 +288,6 @@ TEST(steps_that_change_after_a_verdict_for_nccl_are_tried)
     assert_int_equal(passed_by(3, change_steps, CALL_TAKES_US), 0);
 }
 
-/* Asks NCCL how long a gather would take. */
 static bool estimate(struct rank *r)
 {
     const int32_t mine[COUNT] = {0};

@@ -369,7 +369,7 @@ TEST(the_host_device_without_a_stand_in_is_refused)
                 "GPUs only"));
 }
 
-/* Waits until all ranks have seen the end of their last call. */
+/* A barrier of all ranks, without cecl. */
 static bool meets(struct rank *r)
 {
     unsigned char mine = 0, all[RANKS_MOST];

@@ -99,7 +99,7 @@ TEST_BETWEEN(a_communicator_ends_soon_beside_a_living_graph, open_ranks, close_r
     assert_int_equal(ceclCommDestroy(comms[1]), ceclInvalidUsage);
     says("graphs hold 1 captured calls of the communicator");
     comms[1] = NULL;
-    OK(ceclCommGetAsyncError(comms[0], &error)); /* rank 1 has said goodbye */
+    OK(ceclCommGetAsyncError(comms[0], &error)); /* no error, because rank 1 has said goodbye */
     assert_int_equal(error, ceclSuccess);
     for (int r = 0; r < RANKS; r++)
         OK(ceclGraphDestroy(graphs[r]));

@@ -92,7 +92,7 @@ static inline void draw_strided(uint64_t *x, int n, uint64_t rows, struct cecl_p
         s->send_stride = s->recv_stride;
     }
     if (part->call.op->to != CECL_TO_EACH)
-        s->send_stride = 0; /* of a single block */
+        s->send_stride = 0; /* only one block is sent */
     part->call.bytes = s->width * s->rows;
 }
 

@@ -12,7 +12,6 @@ static char send_buffer[ROOM], recv_buffer[ROOM];
 static struct cecl_pool no_pool;
 static const struct cecl_windows windows = {.pool = &no_pool};
 
-/* Describes a call as rank `r` makes it. */
 static struct cecl_call describe(enum cecl_op_index op, struct cecl_args args, int r)
 {
     static uint64_t layout[CECL_LAYOUT_WORDS_MAX(RANKS)];
@@ -95,7 +94,7 @@ TEST(own_functions_are_called_where_there_are_any)
     static const struct {
         enum cecl_op_index op;
         enum kind kind;
-        size_t count; /* of elements of 4 bytes, or of bytes */
+        size_t count; /* elements of 4 bytes in reductions, else bytes */
     } rows[] = {{CECL_OP_ALL_GATHER, ALL_GATHER, 40},         {CECL_OP_BROADCAST, BROADCAST, 40},
                 {CECL_OP_ALL_REDUCE, ALL_REDUCE, 10},         {CECL_OP_REDUCE, REDUCE, 10},
                 {CECL_OP_REDUCE_SCATTER, REDUCE_SCATTER, 10}, {CECL_OP_BARRIER, ALL_REDUCE, 1}};

@@ -251,7 +251,7 @@ static double computed(void)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-/* Enqueues copies before a call, so that it ends long after rank 0's part of the call. The copies take longer than a
+/* Enqueues copies before a call, so that the call ends long after rank 0's part of it. The copies take longer than a
  * shrink, but far less time than a shrink waits for them. */
 static void wait_behind_copies(ceclComm_t comm, int rank, char *large, ceclStream_t stream)
 {
@@ -405,7 +405,7 @@ TEST(who_reaches_memory_of_peers_does_not_leave_in_silence)
                                "rank 1 ended unexpectedly"},
                       aborts = {live_with_kernels, GATHER, ABORTS, ceclRemoteError,
                                 "rank 1 gave up: ceclCommAbort"};
-    run_in(&exits, GATHER, SMALL_GATHER + 1); /* SMALL_GATHER: with a pointer */
+    run_in(&exits, GATHER, SMALL_GATHER + 1); /* SMALL_GATHER: by ceclGetPeerPointer */
     run_in(&aborts, GATHER, GATHER + 1);
 }
 

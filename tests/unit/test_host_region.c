@@ -117,7 +117,7 @@ TEST_BETWEEN(a_file_that_is_sealed_against_writing_is_private, set_up, tear_down
         const int fd = memfd_create("program", MFD_CLOEXEC | MFD_ALLOW_SEALING);
         assert_true(fd >= 0);
         assert_int_equal(ftruncate(fd, (off_t)page()), 0);
-        if (cases[i].seal == F_SEAL_WRITE) /* refused while the file is mapped */
+        if (cases[i].seal == F_SEAL_WRITE) /* a mapped file cannot get this seal */
             assert_int_equal(fcntl(fd, F_ADD_SEALS, cases[i].seal), 0);
         char *memory = mmap(NULL, page(), cases[i].rights, MAP_SHARED, fd, 0);
         if (memory == MAP_FAILED) /* older kernels refuse such a mapping */

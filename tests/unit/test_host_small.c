@@ -33,7 +33,7 @@ static int open_ranks(void **state)
 
 static int close_ranks(void **state)
 {
-    const int failed = tear_down(state); /* its streams are idle by then */
+    const int failed = tear_down(state); /* its streams are idle afterwards */
     for (int r = 0; r < RANKS; r++)
         free(all.slots[r]);
     return failed;

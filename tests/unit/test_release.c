@@ -276,7 +276,8 @@ TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
 
 static char *buffers[RANKS];
 
-/* In a group no rank waits for another rank's thread, for which a short time limit might not suffice. */
+/* All join and allocate in a group: one by one, ranks would wait for other threads, maybe longer than a short
+ * limit. */
 static void open_ranks(size_t bytes, const char *timeout_ms)
 {
     setenv("CECL_TIMEOUT_MS", timeout_ms, 1);
@@ -358,7 +359,6 @@ TEST_BETWEEN(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind, NULL, c
     assert_int_equal(held_over, held);
 }
 
-/* Both ranks gather; rank 0 uses `stream`. */
 static ceclResult_t gather_on(ceclStream_t stream)
 {
     const ceclResult_t result =

@@ -167,7 +167,7 @@ static void *live(void *argument)
             usleep((useconds_t)(rand_r(&seed) % 500));
         make_call(me, calls[c], epoch + c);
     }
-    if (me->failure[0]) /* no rank needs to wait for this rank any more */
+    if (me->failure[0]) /* after a failure, no rank must wait for this one */
         for (int r = 0; r < n; r++)
             ranks[r].end = 1;
     return NULL;

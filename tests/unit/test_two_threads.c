@@ -210,7 +210,6 @@ TEST_BETWEEN(a_refused_call_does_not_stay_inside, open_quietly, close_all)
 static ceclComm_t alone;
 static _Atomic int refused, wrong;
 
-/* A rank's messages to itself. */
 static ceclResult_t exchange_alone(const int *from, int *to)
 {
     ceclResult_t result = ceclGroupStart();

@@ -73,7 +73,6 @@ static uint32_t reduced_tag(const struct verifier *v, int call, uint32_t part, i
     return tag;
 }
 
-/* Checks the result of a reduction, if this rank receives one. */
 static ceclResult_t check_reduced(const struct verifier *v, int call, uint32_t part, int rank)
 {
     const struct cecl_call *c = call_at(v, call, part, rank);

@@ -25,7 +25,6 @@ static uint64_t staging_end(const struct cecl_plan *plan)
     return end;
 }
 
-/* How many bytes the area of `place` has. */
 static uint64_t size_of_area(const struct cecl_plan *plan, const struct cecl_call *call,
                              uint32_t kind)
 {

@@ -156,7 +156,6 @@ static inline struct verify_origin *verify_origin(const struct verifier *v, int 
     return &v->origins[(size_t)actor * v->max_events + event];
 }
 
-/* How many copies a step has. */
 static inline uint32_t verify_step_copies(const struct cecl_step *step)
 {
     return step->kind == CECL_STEP_COPY ? step->count : step->kind == CECL_STEP_POST;

@@ -20,7 +20,6 @@ static bool ordered(const struct verifier *v, const struct verify_access *a,
     return before(v, a, b) || before(v, b, a);
 }
 
-/* Describes who makes an access. */
 static void describe(const struct verifier *v, const struct verify_access *a, char *out,
                      size_t bytes)
 {

@@ -416,7 +416,6 @@ static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
     return ceclSuccess;
 }
 
-/* Reports what a rank that did not end is waiting for. */
 static ceclResult_t report_deadlock(const struct verifier *v, int rank)
 {
     const struct cecl_plan *plan = launch_of(v, rank).plan;

@@ -10,7 +10,6 @@ int call_value(int rank, int attempt, int index)
     return rank * 1000003 + attempt * 7919 + index;
 }
 
-/* The root of an attempt's calls. */
 static int root_of(const struct player *p)
 {
     return p->attempt % p->n;

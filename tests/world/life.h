@@ -20,7 +20,6 @@ struct venue {
 
 #define STEP(life, text) atomic_store(&(life)->report->told.step, text)
 
-/* Records what is wrong, and ends the process. */
 _Noreturn void life_fail(struct life *life, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The settings that all lives have. */

@@ -86,7 +86,6 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x);
 /* Whether a rank sends the same block to every rank. */
 bool random_repeats(const struct random_call *c);
 bool random_reduces(const struct random_call *c); /* reductions need aligned buffers */
-/* Whether the call is in place on its rank. */
 bool random_is_in_place(const struct random_call *c);
 /* Bytes of an element of the result. */
 size_t random_result_size(const struct random_call *c);
