@@ -80,7 +80,7 @@ ceclResult_t cecl_lower_pipeline(const struct cecl_part *parts, const uint32_t *
  * counted as if the tiles were dense. */
 void cecl_lower_tiles(const struct cecl_part *part, struct cecl_plan *plan, struct cecl_place dst,
                       int to, uint64_t first, uint64_t bytes);
-/* Copies the whole block of rank `from` for rank `to` to its place, by one step. */
+/* Copies the whole block from rank `from` to rank `to`, straight to its place. */
 void cecl_lower_block(const struct cecl_part *part, struct cecl_plan *plan, int from, int to);
 
 /* Copies the block of a communicator's only rank, unless the call is in place. */

@@ -31,9 +31,9 @@ static bool ends_later(const struct range *now, const struct range *than)
     return !than || now->window != than->window || now->high > than->high;
 }
 
-/* The search passes ranges in the order of their low ends. It remembers the written range that ends last, and
- * the two ranges, of different calls, that end last. One written range is enough: written ranges are disjoint
- * until a clash is found. */
+/* The search goes through the ranges in the order of their low ends. Of the ranges so far, it remembers the written
+ * range that ends last, and the two that end last and are of different calls. One written range is enough: as long as
+ * no clash is found, written ranges are disjoint. */
 struct seen {
     const struct range *writer, *last, *second;
 };
@@ -60,8 +60,8 @@ static void remember(struct seen *seen, const struct range *now)
     }
 }
 
-/* Returns a range that shares bytes with an earlier range, *other, of another call, where one of the two is
- * written. NULL: there is no such range. */
+/* Returns a range that shares bytes with an earlier range, *other, of another call, if one of the two is written. NULL:
+ * there is no such range. */
 static const struct range *find_clash(const struct range *ranges, size_t count,
                                       const struct range **other)
 {
@@ -75,8 +75,8 @@ static const struct range *find_clash(const struct range *ranges, size_t count,
     return NULL;
 }
 
-/* Whether two ranges may share a byte. Rows can be distinguished only where both ranges have the same
- * pitch. */
+/* Whether two ranges may share a byte. If both have the same pitch, compares the columns of their rows; otherwise takes
+ * every byte of a range as used. */
 static bool meet(const struct range *a, const struct range *b)
 {
     if (a->window != b->window || a->low >= b->high || b->low >= a->high)
@@ -88,7 +88,8 @@ static bool meet(const struct range *a, const struct range *b)
     return column < first->width || column + second->width > a->pitch;
 }
 
-/* For ranges of rows: compares every two of them, because ranges that interleave may still be disjoint. */
+/* As find_clash, if there are ranges of rows: compares every two ranges, because ranges that interleave may still be
+ * disjoint. */
 static const struct range *find_clash_of_rows(const struct range *ranges, size_t count,
                                               const struct range **other)
 {
@@ -134,7 +135,7 @@ ceclResult_t cecl_calls_check_apart(const struct cecl_call *calls, const uint32_
         *clash = rows ? find_clash_of_rows(ranges, n, &other) : find_clash(ranges, n, &other);
     ceclResult_t result = ceclSuccess;
     const uint64_t at = clash ? clash->low : 0;
-    if (clash && numbers[other->call] > numbers[clash->call]) { /* the earlier call first */
+    if (clash && numbers[other->call] > numbers[clash->call]) { /* names the earlier call first */
         const struct range *later = other;
         other = clash;
         clash = later;

@@ -1,7 +1,7 @@
 /* What each collective means, block by block. */
 #include "plan/block.h"
 
-/* A block. In place, it is sent from the offset at which it is received. */
+/* A block. In place, its offset in the input is the one in recvbuff. */
 static struct cecl_block placed(const struct cecl_call *call, uint64_t bytes, uint64_t send_offset,
                                 uint64_t recv_offset)
 {
@@ -33,7 +33,7 @@ struct cecl_block cecl_block_exchanged(const struct cecl_call *call, int from, i
     const struct cecl_shape *shape = &call->view.shape;
     const uint64_t sent = shape->width ? shape->send_stride : call->bytes,
                    received = shape->width ? shape->recv_stride : call->bytes;
-    /* where the block lies before a call that is in place */
+    /* in place: where the block lies before the call */
     const uint64_t home = (uint64_t)to * received;
     return (struct cecl_block){.bytes = call->bytes,
                                .send_offset = call->in_place ? home : (uint64_t)to * sent,
@@ -84,7 +84,8 @@ struct cecl_block cecl_block_reduced_to_each(const struct cecl_call *call, int f
     return (struct cecl_block){call->bytes, at, call->in_place ? at : 0};
 }
 
-/* The tiles for a rank lie at several places, so no offset describes them: see plan/block.h. */
+/* The tiles for a rank lie at several places in sendbuff, so no send_offset describes them: see
+ * plan/block.h. */
 struct cecl_block cecl_block_tiles(const struct cecl_call *call, int from, int to)
 {
     (void)from;

@@ -21,14 +21,14 @@ cecl_block_fn cecl_block_tiles;
 cecl_block_fn cecl_block_reduced_to_all;
 cecl_block_fn cecl_block_reduced_to_root;
 
-/* touched.c: if `received`, the block from `peer` in this rank's output; if not, the block for `peer` in this
- * rank's input. Must not be called for messages. */
+/* touched.c: the block from `peer` in this rank's output or, unless `received`, the block for `peer` in this rank's
+ * input. Must not be called for messages. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer);
 
-/* Tiles (ceclReduceScatterTiles): sendbuff holds a matrix. Tiles are parts of it, all of one shape, and each
- * rank receives the same number of them, one behind the other. The layout's first word is that number. The
- * other words say where each tile begins in this rank's sendbuff: first the tiles for rank 0, then the tiles
- * for rank 1, and so on. shape.rows is the number of rows of all tiles of one rank. */
+/* Tiles (ceclReduceScatterTiles): sendbuff holds a matrix. Tiles are parts of the matrix, all of one shape. Each rank
+ * receives equally many tiles, one after another. The layout's first word is how many. The other words say where each
+ * tile begins in this rank's sendbuff: first the tiles for rank 0, then those for rank 1, and so on. shape.rows is the
+ * number of rows that all tiles of one rank have in all. */
 
 /* How many tiles each rank receives. */
 static inline uint64_t cecl_call_tiles(const struct cecl_call *call)

@@ -21,8 +21,8 @@ struct cecl_shape {
     uint64_t recv_pitch, recv_stride;
 };
 
-/* How the blocks of a call lie in its buffers: dense (one behind the other in rank order), strided,
- * or at the places of a layout. */
+/* How the blocks of a call lie in its buffers: dense (one after another in rank order), strided, or at the places of a
+ * layout. */
 struct cecl_view {
     struct cecl_shape shape;
     const uint64_t *layout; /* [layout_words] NULL: no layout */
@@ -37,7 +37,7 @@ struct cecl_options {
 
 struct cecl_call {
     const struct cecl_op *op;
-    /* not used if the call has one buffer, or if this rank sends nothing */
+    /* sendbuff; not used if the call has one buffer, or if this rank sends nothing */
     struct cecl_buffer send;
     struct cecl_buffer recv; /* recvbuff; for an in-place reduce-scatter, the caller's sendbuff */
     uint64_t count;          /* number of elements, by the caller's arguments */
@@ -58,21 +58,21 @@ _Static_assert(sizeof(struct cecl_call) == CECL_CALL_KEY_BYTES + sizeof(uint64_t
                    offsetof(struct cecl_call, view) == 3 * 8 + 4 * 8 + 8 * 4,
                "a description is compared by its bytes: it has no gaps");
 
-/* A block that goes from one rank to another. send_offset is into the sender's input (in place, the sender's
- * recvbuff), recv_offset into the receiver's recvbuff. The bytes of a strided block are counted as if it were
- * dense. Where the result of a reduction is wider than its input, `bytes` counts the input's bytes. */
+/* A block that goes from one rank to another. send_offset: in the sender's input, which in place is the sender's
+ * recvbuff. recv_offset: in the receiver's recvbuff. bytes: of a strided block, as if it were dense; of a reduction,
+ * the input's bytes, even if the result is wider. */
 struct cecl_block {
     uint64_t bytes, send_offset, recv_offset;
 };
 
-/* The block from rank `from` to rank `to`; empty where this rank does not know that block. In a
- * reduction, rank `to` receives the reduction of its blocks from all ranks. */
+/* The block from rank `from` to rank `to`; empty if this rank does not know that block. In a reduction, rank `to`
+ * receives the reduction of its blocks from all ranks. */
 static inline struct cecl_block cecl_call_block(const struct cecl_call *call, int from, int to)
 {
     return call->op->block(call, from, to);
 }
 
-/* How far byte number `at` of a block lies behind the block's first byte. `pitch`: the pitch of the block's
+/* How many bytes byte number `at` of a block lies after the block's first byte. `pitch`: the pitch of the block's
  * rows. */
 static inline uint64_t cecl_offset_within(const struct cecl_call *call, uint64_t pitch, uint64_t at)
 {
@@ -115,35 +115,35 @@ static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
     return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
-/* Whether the call is in place, and all ranks must make it in place. This holds only for an all-to-all, because
- * in place it needs other steps on all ranks; a reduction in place does not. For calls that send one block to
- * all ranks, see cecl_call_is_outside. */
+/* Whether the call is in place, and must then be in place on all ranks. That is so only for an all-to-all: in place it
+ * takes other steps on all ranks. (A reduction in place takes the same steps. For calls that send one block to all
+ * ranks, see cecl_call_is_outside.) */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
 }
 
-/* Whether the call sends one block from a rank to all ranks, as an all-gather does, and this rank's block is
- * not in this rank's recvbuff yet. Ranks may differ in this, and peers may have to return such a block, so
- * ranks tell each other. */
+/* Whether the call sends one block from a rank to all ranks, as an all-gather does, and this rank's block is not in
+ * this rank's recvbuff yet. The answer may differ between ranks, and peers may have to return such a block, so ranks
+ * tell each other. */
 static inline bool cecl_call_is_outside(const struct cecl_call *call)
 {
     return call->op->family == CECL_FAMILY_GATHERED && !call->in_place &&
            cecl_call_block(call, call->rank, call->rank).bytes > 0;
 }
 
-/* Half of the bytes that this rank sends to its peers and receives from them. Usually each sender moves its
- * blocks. A rank that comes later than its peers moves both directions, so about this many bytes more. */
+/* Half of the bytes that this rank sends to its peers and receives from them. Usually each sender moves its blocks. A
+ * rank that comes later than its peers moves the bytes of both directions: about this many more. */
 uint64_t cecl_call_half_exchanged(const struct cecl_call *call);
 
 /* The only rank that contributes data to a call of CECL_FAMILY_GATHERED (such as a broadcast), or -1. */
 int cecl_only_contributor(const struct cecl_call *call);
 
-/* -- key.c: descriptions as keys. All fields are compared, also nranks -- */
+/* -- key.c: descriptions as keys. All fields count, even nranks -- */
 uint64_t cecl_call_hash(uint64_t seed, const struct cecl_call *call);
 /* A hash of what must be equal on all ranks that make the call. */
 uint32_t cecl_call_signature(const struct cecl_call *call);
-/* The signature of calls that are carried out as one. It does not depend on whether the calls are in place. */
+/* The signature of calls that are carried out as one. Whether they are in place has no influence on it. */
 uint32_t cecl_calls_signature(const struct cecl_call *calls, uint32_t count);
 bool cecl_call_equal(const struct cecl_call *a, const struct cecl_call *b);
 /* Copies a description to *copy, and its layout to `layout` [call->layout_words]. The copy has
@@ -162,8 +162,8 @@ static inline void cecl_call_let_go(const struct cecl_call *call)
     cecl_window_release(call->recv.window);
 }
 
-/* -- describe.c: describes the same call as rank `rank` makes it, as far as this rank knows. The blocks between
- * the two ranks are correct. If the call has a layout, blocks between other ranks are unknown.
+/* -- describe.c: describes a call of this rank as rank `rank` makes it, as far as this rank knows. Blocks between these
+ * two ranks are right. If the call has a layout, blocks between other ranks are unknown.
  *
  * outside  what cecl_call_is_outside returns on that rank
  * send_at  [nranks] where each rank has its block for this rank; used with CECL_FAMILY_OWN_LAYOUT,
@@ -182,7 +182,7 @@ struct cecl_touched {
 };
 /* The parts of sendbuff and recvbuff that the call uses. Returns their number. */
 int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2]);
-/* Whether the call writes recvbuff on this rank. The root of a broadcast in place only reads it. */
+/* Whether the call writes recvbuff on this rank. (The root of a broadcast in place only reads it.) */
 bool cecl_call_writes_recv(const struct cecl_call *call);
 /* How many bytes the call needs from the start of recvbuff, and from the start of sendbuff (0 in place), on
  * this rank. */
@@ -192,7 +192,7 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call);
  * partly. */
 ceclResult_t cecl_call_check_buffers(const struct cecl_call *call,
                                      const struct cecl_windows *windows);
-/* describe.c: refuses reductions and calls with splits on the device if their policy forbids the SMs that they need. */
+/* describe.c: refuses reductions, and calls by splits on the device, if their policy forbids the SMs that they need. */
 ceclResult_t cecl_calls_check_arithmetic(const struct cecl_call *calls, uint32_t count);
 /* apart.c: refuses a group in which one call writes memory that another call uses. The message
  * names the calls by `numbers`. */

@@ -12,18 +12,18 @@
 #define MIB (UINT64_C(1) << 20)
 
 /* Sizes that were calculated. Measured sizes are in plan/thresholds.h. */
-/* a local copy of fewer bytes is in the batch of pushes, not on the side lane */
+/* a local copy of fewer bytes goes into the batch of pushes, not on the side lane */
 #define SIDE_COPY_MIN (256 * KIB)
-/* one more peer returns a piece for every so many bytes of the own block */
+/* bytes of the own block for each peer that returns a piece */
 #define BYTES_PER_PEER (256 * KIB)
-/* these bytes take 43 us over a link, far longer than an exchange of flags */
+/* the most bytes of a round: 43 us over a link, far longer than an exchange of flags */
 #define BYTES_PER_ROUND (16 * MIB)
 #define ROUNDS_MOST 8 /* the root is idle only while peers pass on the last eighth of the block */
-/* an all-reduce of this size saves 7 us by one exchange less; ranks / 2 times the bytes cost 1 us on 4 ranks */
+/* an all-reduce of this size saves 7 us by one exchange less, and loses 1 us on 4 ranks by ranks / 2 times the bytes */
 #define ONE_SHOT_MOST (256 * KIB)
-/* a chunk's flags take 14 us, longer than 1 MiB to each of 3 peers (8 us) */
+/* a chunk's flags take 14 us, longer than 1 MiB takes to each of 3 peers (8 us) */
 #define CHUNK_LEAST (1 * MIB)
-/* With bulk copies, 12 SMs read from three peers at the speed of NVLink. For fewer bytes than this,
+/* From this size on by bulk copies, with which 12 SMs read from three peers at the speed of NVLink. For fewer bytes,
  * wide loads on a few SMs are fast enough. */
 #define BULK_LEAST (1 * MIB)
 
@@ -32,14 +32,13 @@
 
 /* ---- calls by copies */
 
-/* Push is about 5 % faster than pull (389.6 and 371 GB/s to one peer, H200), and allows a private sendbuff. A call
- * whose own block is returned by peers always pushes, because peers can only return a block that was pushed
- * to them. */
+/* Push is about 5 % faster than pull (389.6 and 371 GB/s to one peer, H200), and allows a private sendbuff. If peers
+ * return the own block, the call must push, because peers can only return a block that was pushed to them. */
 static enum cecl_direction direction_of(const struct cecl_call *call,
                                         const struct cecl_means *means, bool returns_own_block)
 {
-    /* Peers pull a gathered block out of its owner's recvbuff, which all peers reach. In a late call each pair
-     * of ranks has its own direction: see route.c. */
+    /* Gathered blocks may be pulled: peers pull a block out of its owner's recvbuff, which all peers reach. In a late
+     * call each pair of ranks has its own direction: see route.c. */
     const bool readable = means->inputs_readable || call->op->family == CECL_FAMILY_GATHERED;
     const bool pull = call->options.direction == CECL_DIRECTION_PULL && !returns_own_block &&
                       readable && !means->late;
@@ -51,7 +50,7 @@ static void choose_local_copies(const struct cecl_call *call, const struct cecl_
                                 uint64_t returned_most, struct cecl_way *way)
 {
     way->move.no_sm = call->options.sm_policy != CECL_SM_ALLOW || call->bytes <= returned_most;
-    /* in a graph copies run beside each other anyway: see cuda_graph.c */
+    /* in a graph a batch's copies run at the same time anyway: see cuda_graph.c */
     way->move.beside =
         !way->move.no_sm && !means->late && !call->captured && call->bytes >= SIDE_COPY_MIN;
     way->move.piece_worth = BYTES_PER_PEER;
@@ -88,8 +87,8 @@ void cecl_choose_exchanged(const struct cecl_call *call, const struct cecl_means
     way->move.direction = direction_of(call, means, way->move.no_sm && call->nranks > 1);
 }
 
-/* All ranks must choose alike, but only the owner knows the size of its own block, and only the sender knows
- * where its blocks lie. So the choice uses neither fact. */
+/* All ranks must choose alike. Only the owner knows the size of its own block, and only the sender knows where its
+ * blocks lie, so the choice uses neither. */
 void cecl_choose_per_rank(const struct cecl_call *call, const struct cecl_means *means,
                           struct cecl_way *way)
 {
@@ -109,21 +108,21 @@ void cecl_choose_carry(const struct cecl_call *call, const struct cecl_means *me
 
 /* ---- reductions */
 
-/* How a reduction is divided into chunks. An all-reduce has fewer chunks than other reductions, because its
- * pushes of results hide its last reduction. */
+/* How a reduction is divided into chunks. An all-reduce has fewer chunks than other reductions, because it pushes
+ * results during its last reduction. */
 struct chunking {
-    uint64_t chunks; /* at least this many chunks */
+    uint64_t chunks; /* the least number of chunks */
     /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
     uint64_t halved;
     uint64_t staged; /* shares of at least this many bytes go through staging */
-    uint64_t worth;  /* but only if the chunks then have at least this many bytes */
+    uint64_t worth;  /* but only if their chunks have at least this many bytes */
 };
 
 static struct chunking chunking_of(const struct cecl_call *call, const struct cecl_means *means)
 {
     if (call->op->to == CECL_TO_ALL)
         return (struct chunking){
-            GET(means, ALL_REDUCE_CHUNKS), 0, /* the pushes of results hide the last reduction */
+            GET(means, ALL_REDUCE_CHUNKS), 0, /* results are pushed during the last reduction */
             GET(means, ALL_REDUCE_STAGED_MIN_BYTES), GET(means, ALL_REDUCE_STAGED_CHUNK_MIN_BYTES)};
     return (struct chunking){GET(means, REDUCE_SCATTER_CHUNKS),
                              GET(means, REDUCE_SCATTER_HALVED_MIN_BYTES),
@@ -158,9 +157,9 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
            means->staging_bytes / CECL_CHUNKS_IN_FLIGHT / peers >= by->worth;
 }
 
-/* Whether SMs read the inputs in the peers' memory. All ranks must know where the inputs lie, and must reach them. A
- * ceclReduce goes through staging. Tiles do, too, because kernels read contiguous blocks. Calls that widen are faster
- * at all sizes if SMs read at the peers (256 MiB on 2 GPUs: 847 us, through staging 1074). */
+/* Whether SMs read the inputs in the peers' memory. For that all ranks must know where the inputs lie, and must reach
+ * them. A ceclReduce goes through staging, and so do tiles, because kernels read contiguous blocks. Calls that widen
+ * are faster at all sizes if SMs read at the peers (256 MiB on 2 GPUs: 847 us, through staging 1074). */
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {
@@ -171,7 +170,7 @@ static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means
            !goes_staged(call, means, way, by);
 }
 
-/* To read at the peers, a call that widens gets twice the SMs, because it writes twice the bytes. */
+/* If SMs read at the peers, a call that widens gets twice the SMs, because it writes twice the bytes. */
 static uint64_t sms_of(const struct cecl_call *call, const struct cecl_means *means,
                        const struct cecl_way *way)
 {
@@ -203,8 +202,8 @@ void cecl_choose_reduction(const struct cecl_call *call, const struct cecl_means
     way->reduce.bulk_min = BULK_LEAST;
 }
 
-/* ---- small calls: calls with so few bytes for each peer that one exchange through slots takes less time
- * than copies with their exchanges of flags */
+/* ---- small calls: they have so few bytes for each peer that one exchange through slots takes less time than copies
+ * and their exchanges of flags */
 
 static uint64_t small_most(const struct cecl_call *call, const struct cecl_means *means)
 {
@@ -217,7 +216,7 @@ static uint64_t small_most(const struct cecl_call *call, const struct cecl_means
     return 0;
 }
 
-/* Whether the call's kernel can count its runs by itself, as the kernel of a captured small call must. */
+/* Whether the call's kernel can count its own runs, as the kernel of a captured small call must. */
 static bool can_count(const struct cecl_call *call)
 {
     return call->op->family != CECL_FAMILY_REDUCTION ||
@@ -256,7 +255,7 @@ static bool is_by_host(const struct cecl_call *call, const struct cecl_means *me
 
 bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means)
 {
-    if (call->op->family == CECL_FAMILY_SPLITS) /* kernels tell each other where buffers lie */
+    if (call->op->family == CECL_FAMILY_SPLITS) /* its kernels tell each other where buffers lie */
         return true;
     return !call->captured && (is_small(call, means) || is_by_host(call, means));
 }

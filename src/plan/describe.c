@@ -46,8 +46,8 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
     return ceclSuccess;
 }
 
-/* Whether this rank's own block already lies where the call puts it. If all blocks of a call can be in place,
- * the own block decides for all of them. */
+/* Whether this rank's own block already lies where the call puts it. If a call can have all blocks in place, the own
+ * block decides for all of them. */
 static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                         struct cecl_buffer recv)
 {
@@ -65,8 +65,8 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                           cecl_buffer_at(recv, own.recv_offset));
 }
 
-/* Whether this rank has input. In a reduction every rank has. In other calls the block to the root (to rank 0
- * if there is no root) shows it, unless each rank has a layout of its own. */
+/* Whether this rank has input. In a reduction every rank has. In other calls the block to the root (to rank 0 if there
+ * is no root) shows it, unless each rank has its own layout. */
 static bool has_input(const struct cecl_call *call)
 {
     const bool any = call->op->family == CECL_FAMILY_OWN_LAYOUT;
@@ -91,7 +91,7 @@ ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct 
     call->recv = cecl_window_find(scope->windows, args->recv);
     call->in_place = is_in_place(call, send, call->recv);
     if (call->in_place && cecl_op_reduces_to(call->op, CECL_TO_EACH))
-        call->recv = send; /* sendbuff holds all blocks, also the result */
+        call->recv = send; /* sendbuff holds all blocks, and the result */
     else if (reads && !cecl_call_is_one_buffer(call))
         call->send = send;
     return ceclSuccess;
@@ -155,9 +155,9 @@ ceclResult_t cecl_describe_pair(const struct cecl_scope *scope, const struct cec
 
 /* ---- what the policy allows */
 
-/* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse it, even
- * ranks that reduce nothing. A call whose splits are on the device moves rows by kernels, so it needs the
- * policy that lets SMs move data. */
+/* Refuses reductions if no SM may be used. A reduction needs SMs on some rank, so all ranks refuse it, even ranks that
+ * reduce nothing. A call by splits on the device moves rows by kernels, so it needs the policy that lets SMs move
+ * data. */
 ceclResult_t cecl_calls_check_arithmetic(const struct cecl_call *calls, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -183,7 +183,7 @@ ceclResult_t cecl_calls_check_arithmetic(const struct cecl_call *calls, uint32_t
 void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
                        const uint64_t *send_at, uint64_t *layout, struct cecl_call *peer)
 {
-    /* {an array of the peer's layout, the array of this rank's layout that holds the same facts} */
+    /* {an array of the peer's layout, the array of this rank's layout that says the same} */
     static const int theirs_mine[][2] = {{CECL_LAYOUT_SENT, CECL_LAYOUT_RECEIVED},
                                          {CECL_LAYOUT_TARGET, CECL_LAYOUT_RECEIVED_AT},
                                          {CECL_LAYOUT_RECEIVED, CECL_LAYOUT_SENT},
@@ -195,7 +195,7 @@ void cecl_call_of_peer(const struct cecl_call *call, int rank, bool outside,
     if (call->op->family == CECL_FAMILY_GATHERED)
         peer->in_place = !outside;
     if (cecl_op_has_both_buffers(call->op))
-        /* only the peer knows whether its own block is in place, and other blocks do not depend on that */
+        /* only the peer knows whether its own block is in place; the other blocks do not depend on that */
         peer->in_place = false;
     if (call->op->family != CECL_FAMILY_OWN_LAYOUT)
         return;

@@ -4,10 +4,10 @@
 
 #include "plan/call.h"
 
-/* Arguments of calls whose splits are on the device. */
+/* Arguments of calls by splits on the device. */
 struct cecl_splits_args {
     size_t send_rows, recv_rows; /* how many rows sendbuff and recvbuff have */
-    /* [nranks * experts]; if rows come back from experts, as many offsets follow */
+    /* [nranks * experts]; if rows come back from experts, followed by as many offsets */
     const uint64_t *splits;
     uint64_t *out; /* [2][nranks * experts] */
     const ceclExperts_t *experts;
@@ -17,7 +17,7 @@ struct cecl_splits_args {
 struct cecl_args {
     const void *send;
     void *recv;
-    size_t count;                   /* for each rank, in the function's own unit */
+    size_t count;                   /* for each rank, in the unit of the public function */
     ceclDataType_t type, recv_type; /* recv_type: for calls that widen */
     ceclRedOp_t red_op;
     int root;
@@ -38,37 +38,35 @@ struct cecl_scope {
     uint64_t *layout;
 };
 
-/* Describes a call, or refuses it with ceclInvalidArgument and a message that names the argument. The
- * description of a refused call still has op, type, count and root, because ranks that compare calls exchange
- * these. Runs at every call, so it is cheap. cecl_call_check_buffers checks where the buffers lie. */
+/* Describes a call, or refuses it with ceclInvalidArgument and a message that names the argument. The description of a
+ * refused call still has op, type, count and root, because ranks that compare calls exchange these. Runs at every call,
+ * so it must be cheap. cecl_call_check_buffers checks where the buffers lie. */
 ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scope *scope,
                                 const struct cecl_args *args, struct cecl_call *call);
 
 /* Rows of cecl_ops name these functions. */
 typedef ceclResult_t cecl_describe_fn(const struct cecl_scope *scope, const struct cecl_args *args,
                                       struct cecl_call *call);
-cecl_describe_fn cecl_describe_dense;   /* blocks of `count` elements */
-cecl_describe_fn cecl_describe_strided; /* blocks of rows */
-cecl_describe_fn cecl_describe_gatherv; /* blocks of different sizes, equal on all ranks */
-cecl_describe_fn
-    cecl_describe_exchangev; /* blocks of different sizes, which each rank sets for itself */
+cecl_describe_fn cecl_describe_dense;     /* blocks of `count` elements */
+cecl_describe_fn cecl_describe_strided;   /* blocks of rows */
+cecl_describe_fn cecl_describe_gatherv;   /* blocks of different sizes, equal on all ranks */
+cecl_describe_fn cecl_describe_exchangev; /* blocks of different sizes, by a layout of each rank */
 cecl_describe_fn cecl_describe_reduction;
 cecl_describe_fn cecl_describe_tiles;
-cecl_describe_fn cecl_describe_splits; /* numbers of rows that only the device knows */
-cecl_describe_fn cecl_describe_pair;   /* one buffer, and the peer as root */
+cecl_describe_fn cecl_describe_splits; /* rows that are counted only on the device */
+cecl_describe_fn cecl_describe_pair;   /* messages: one buffer; the root is the peer */
 
 /* Shared by the describe functions: fills in the buffers, and whether the call is in place. `call`
  * already has its blocks. */
 ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
                                    struct cecl_call *call);
-/* The bytes of `count` elements. Refuses `count` if `blocks` times as many bytes do not fit an address
- * space. */
+/* The bytes of `count` elements. Refuses `count` if `blocks` blocks of `count` elements do not fit an address space. */
 ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, size_t blocks,
                                  uint64_t *bytes);
 /* Refuses a buffer that is not aligned to its elements of `size` bytes. */
 ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t size);
 
-/* describe_sums.c: refuses invalid arguments of ceclSumRows. uses: its buffers, without empty ones; count: how many. */
+/* describe_sums.c: refuses invalid arguments of ceclSumRows. uses: the buffers that are not empty; count: how many. */
 #define CECL_ROW_SUMS_USES 4
 _Static_assert(CECL_ROW_SUMS_USES <= CECL_USES, "check_uses takes so many");
 ceclResult_t cecl_row_sums_describe(const struct cecl_row_sums *sums,

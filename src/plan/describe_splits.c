@@ -2,7 +2,7 @@
 #include "plan/describe.h"
 #include "plan/splits.h"
 
-/* `by` and `value` are the name and value of the argument that gives a row's bytes or elements. */
+/* `by` and `value`: the name and the value of the argument that says how many bytes or elements a row has. */
 static ceclResult_t check_rows(const char *name, size_t rows, uint64_t row_bytes, const char *by,
                                size_t value)
 {
@@ -101,7 +101,7 @@ static ceclResult_t use_experts(const struct cecl_call *call, const ceclExperts_
     return ceclSuccess;
 }
 
-/* recvbuff must lie in the pool: a peer's kernel writes to it, at an offset that this rank's kernel sends. */
+/* recvbuff must lie in the pool: a peer's kernel writes to it, at the offset that this rank's kernel tells. */
 static ceclResult_t find_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
                                  struct cecl_call *call)
 {

@@ -44,7 +44,7 @@ static ceclResult_t check_pitch(const char *name, uint64_t pitch, uint64_t width
     return ceclSuccess;
 }
 
-/* Blocks in recvbuff must not overlap: they lie side by side, or one behind the other. */
+/* Blocks in recvbuff must not overlap: they lie side by side, or one below another. */
 static ceclResult_t check_blocks(const struct cecl_shape *s, uint64_t nranks, uint64_t block_extent)
 {
     uint64_t all_wide;
@@ -104,7 +104,7 @@ ceclResult_t cecl_describe_strided(const struct cecl_scope *scope, const struct 
     struct cecl_shape shape = {0};
     if (!given)
         return cecl_fail(ceclInvalidArgument, "strided: NULL");
-    if (given->width == 0) /* the call has no effect */
+    if (given->width == 0) /* a call without bytes needs no further check */
         return ceclSuccess;
     if (given->rows == 0)
         return cecl_fail(ceclInvalidArgument,

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-/* The bytes of `count` things of `each` bytes. */
+/* The bytes of `count` items of `each` bytes. */
 static ceclResult_t multiply(const char *name, uint64_t count, uint64_t each, uint64_t *bytes)
 {
     return !__builtin_mul_overflow(count, each, bytes) && *bytes <= PTRDIFF_MAX

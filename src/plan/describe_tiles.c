@@ -92,7 +92,7 @@ ceclResult_t cecl_describe_tiles(const struct cecl_scope *scope, const struct ce
     CECL_TRY(cecl_reduction_check(args->type, args->red_op));
     if (!given)
         return cecl_fail(ceclInvalidArgument, "tiles: NULL");
-    if (given->width == 0) /* the call has no effect */
+    if (given->width == 0) /* a call without bytes needs no further check */
         return ceclSuccess;
     CECL_TRY(check_given(given, scope->nranks));
     CECL_TRY(fill_shape(given, call, &shape));

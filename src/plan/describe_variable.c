@@ -8,13 +8,13 @@
 
 /* The caller's blocks, in elements, and the names of the arguments, for messages. */
 struct given {
-    const size_t *counts, *displs; /* [nranks]; displs NULL: blocks lie one behind the other */
+    const size_t *counts, *displs; /* [nranks]; displs NULL: blocks lie one after another */
     const char *counts_name, *displs_name;
-    bool empty_anywhere; /* the displacement of an empty block is ignored, and becomes 0 */
+    bool empty_anywhere; /* true: the displacement of an empty block is ignored, and becomes 0 */
 };
 
-/* Converts to bytes, and refuses a block that ends beyond an address space. *in_order: each block lies behind
- * all earlier blocks, so no two overlap. */
+/* Converts to bytes, and refuses a block that ends beyond an address space. *in_order: each block begins after the end
+ * of all earlier blocks, so no two overlap. */
 static ceclResult_t to_bytes(const struct given *given, const struct cecl_call *call,
                              uint64_t *bytes, uint64_t *offsets, bool *in_order)
 {
@@ -96,7 +96,7 @@ ceclResult_t cecl_describe_gatherv(const struct cecl_scope *scope, const struct 
         CECL_TRY(check_apart(&given, n, bytes, at));
     for (int r = 0; r < n; r++)
         call->bytes = bytes[r] > call->bytes ? bytes[r] : call->bytes;
-    call->count = call->bytes / call->element; /* the largest: equal on all ranks */
+    call->count = call->bytes / call->element; /* the largest block, which is equal on all ranks */
     use_layout(scope, call);
     return cecl_describe_buffers(scope, args, call);
 }

@@ -45,7 +45,7 @@ struct cecl_facts cecl_facts_of(const struct cecl_call *calls, uint32_t ncalls)
         .root = call->root,
         .ncalls = (uint16_t)ncalls,
         .in_place = cecl_call_is_in_place_on_all(call),
-        /* 0 where ranks have counts of their own */
+        /* 0 if each rank has its own count */
         .count = call->op->family == CECL_FAMILY_OWN_LAYOUT ? 0 : call->count,
     };
     add_more(&facts, call);
@@ -137,7 +137,7 @@ static bool more_differ(const struct cecl_facts *one, const struct cecl_facts *o
                                : op && op->has_tiles                  ? tiles
                                                                       : shape;
     if (one->nmore != other->nmore || one->nmore > CECL_FACTS_MORE)
-        return false; /* calls of different kinds have no such facts in common */
+        return false; /* calls of different kinds do not share these facts */
     for (uint32_t i = 0; i < one->nmore; i++) {
         const struct field field = {.name = one->nmore == 1 ? "recvcounts, displs or rows (a hash)"
                                                             : names[i],

@@ -6,25 +6,26 @@
 
 #define CECL_FACTS_MORE 6u
 
-/* Facts that are equal on all ranks of a call. For calls that are carried out as one: how many they
- * are, and the facts of the first. */
+/* Facts of a call that must be equal on all its ranks. If several calls are carried out as one: how many there are, and
+ * the facts of the first. */
 struct cecl_facts {
     uint8_t op; /* enum cecl_op_index */
     uint8_t type, red_op, sm_policy, direction, captured;
     uint16_t max_sms;
     int32_t root;
     uint16_t ncalls;
-    uint8_t in_place; /* only for calls whose ranks must agree on it */
+    uint8_t in_place; /* only if ranks must agree on it */
     uint8_t nmore;
     uint64_t count;
-    /* [nmore] a shape, the equal words of a layout by splits, or a hash of the equal words of another layout */
+    /* [nmore] one of: a shape; of a call by splits, the layout's words that are equal on all ranks; of another layout,
+     * a hash of such words */
     uint64_t more[CECL_FACTS_MORE];
 };
 #define CECL_FACTS_WORDS (3u + CECL_FACTS_MORE)
 _Static_assert(sizeof(struct cecl_facts) == CECL_FACTS_WORDS * sizeof(uint64_t),
                "facts are copied by words");
 
-/* How many words of the facts are in use. These come before the unused ones. */
+/* How many words of the facts are in use; the unused ones come last. */
 static inline uint32_t cecl_facts_words(const struct cecl_facts *facts)
 {
     return 3u + facts->nmore;

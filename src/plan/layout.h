@@ -1,5 +1,4 @@
-/* The layout of a call, which says where its blocks lie: arrays of [nranks] words, one behind the
- * other. */
+/* The layout of a call, which says where its blocks lie: arrays of [nranks] words, one after another. */
 #ifndef CECL_PLAN_LAYOUT_H
 #define CECL_PLAN_LAYOUT_H
 
@@ -24,8 +23,8 @@ enum {
     CECL_LAYOUT_OWN_ARRAYS
 };
 
-/* The layout of a call whose splits are on the device. Words that are equal on all ranks come first, then
- * addresses on this rank. See plan/splits.h. */
+/* The layout of a call by splits on the device. Words that are equal on all ranks come first, then addresses on this
+ * rank. See plan/splits.h. */
 enum {
     CECL_LAYOUT_SEND_ROWS,
     CECL_LAYOUT_RECV_ROWS,

@@ -30,8 +30,8 @@ struct merging {
     uint32_t part, step;
 };
 
-/* Merges a part's batches of the current wave, up to barrier `phase` + 1 or a reduction, and advances past
- * these batches. Returns whether batches of later waves come before that barrier or reduction. */
+/* Merges a part's batches of the current wave, and advances past them. Stops at barrier `phase` + 1, at a reduction, or
+ * at a batch of a later wave, in which case it returns true. */
 static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t phase)
 {
     for (; from->step < from->plan->nsteps; from->step++) {
@@ -48,8 +48,8 @@ static bool merge_wave(struct cecl_plan *merged, struct merging *from, uint32_t 
     return false;
 }
 
-/* Merges the reductions that come next in a part, and the copies of results that the reductions' kernels make.
- * Returns whether it has merged any. */
+/* Merges the reductions that come next in a part, each followed by the copies of results that its kernel makes. Returns
+ * whether it has merged any. */
 static bool merge_reductions(struct cecl_plan *merged, struct merging *from)
 {
     const struct cecl_plan *plan = from->plan;
@@ -68,7 +68,7 @@ static bool merge_reductions(struct cecl_plan *merged, struct merging *from)
     return from->step > first;
 }
 
-/* Merges the steps before barrier `phase` + 1: first the copies before any reduction, then all reductions,
+/* Merges the steps of all parts before barrier `phase` + 1: first the copies before any reduction, then all reductions,
  * then the copies of results. */
 static void merge_segment(struct cecl_plan *merged, struct merging *from, uint32_t count,
                           uint32_t phase)
@@ -132,7 +132,7 @@ void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uin
         case CECL_STEP_SPLITS: /* calls by splits and small calls are never merged in a group */
         case CECL_STEP_POST: plan->failed = true; break;
         case CECL_STEP_COPY:
-            cecl_plan_close_batch(plan); /* so that batches keep their order */
+            cecl_plan_close_batch(plan); /* batches of different waves stay apart */
             plan->wave = step.phase;
             merge_batch(plan, other, part, &step);
             break;

@@ -1,6 +1,5 @@
-/* A row of the table of public calls: the properties in which collectives differ. All other files use a row's
- * family and fields, and name no collective. The table itself is in launch/ops.c, beside that of the
- * lowerings. */
+/* A row of the table of public calls: the properties in which collectives differ. All other files use a row's family
+ * and fields, and name no collective. The table itself is in launch/ops.c, as is the table of lowerings. */
 #ifndef CECL_PLAN_OP_H
 #define CECL_PLAN_OP_H
 
@@ -25,9 +24,9 @@ enum cecl_family {
     CECL_FAMILY_EXCHANGED,  /* a block from each rank to each rank, all of one size */
     CECL_FAMILY_AT_ROOT,    /* a block between the root and each rank */
     CECL_FAMILY_OWN_LAYOUT, /* blocks by a layout that differs between ranks */
-    CECL_FAMILY_REDUCTION,  /* blocks of all ranks become one, by arithmetic */
+    CECL_FAMILY_REDUCTION,  /* arithmetic makes one block of the blocks of all ranks */
     CECL_FAMILY_BARRIER,    /* ranks only meet; the call has no buffers */
-    CECL_FAMILY_SPLITS,     /* rows for each rank; only the device knows how many */
+    CECL_FAMILY_SPLITS,     /* rows for each rank, counted only on the device */
     /* a copy within this rank, through a part of the next rank's staging that only this rank uses */
     CECL_FAMILY_CARRY,
     /* a block between this rank and call->root. Each of the two makes its own plan: see launch/messages.h */
@@ -35,8 +34,8 @@ enum cecl_family {
     CECL_FAMILIES
 };
 
-/* Which ranks get a rank's input: all ranks get the same block, each rank gets a block of its own, or only
- * one rank gets a block. In a reduction: which ranks get the result, or a block of it. */
+/* Which ranks get a rank's input. ALL: all ranks get the same block; EACH: each rank gets another block; ROOT, PEER:
+ * only that rank gets a block. In a reduction: which ranks get the result, or a block of it. */
 enum cecl_to { CECL_TO_NONE, CECL_TO_ALL, CECL_TO_EACH, CECL_TO_ROOT, CECL_TO_PEER };
 
 struct cecl_op {
@@ -45,20 +44,20 @@ struct cecl_op {
     enum cecl_family family;
     enum cecl_to to;
     bool rooted; /* the call has a root */
-    /* NULL, unless receivers tell senders where blocks belong. asks_places is the name of that
-     * exchange in NVTX ranges, in_group the name of the call to use in a group instead. */
+    /* not NULL: in an exchange before, receivers tell senders where blocks belong. asks_places: the exchange's name in
+     * NVTX ranges. in_group: the call to use instead in a group */
     const char *asks_places, *in_group;
     /* Whether a call may be small, and if so, which kind of small call it is. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
-    /* CECL_FAMILY_SPLITS: whether rows go to experts; whether they come back from experts */
+    /* CECL_FAMILY_SPLITS: rows go to experts or come back from them; they come back */
     bool has_experts, goes_back;
     bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
     bool widens;            /* CECL_FAMILY_REDUCTION: from fp16 or bf16 to fp32; never in place */
     const char *count_name; /* what messages under CECL_CHECK call `count`; NULL: "count" */
 
-    /* Makes a description from arguments: fills in `call`, or returns an error that names the argument. NULL:
-     * no further arguments. */
+    /* Makes a description from arguments: fills in `call`, or returns an error that names the argument. NULL: the call
+     * has no further arguments. */
     ceclResult_t (*describe)(const struct cecl_scope *scope, const struct cecl_args *args,
                              struct cecl_call *call);
     /* Defines the collective, block by block. NULL: the row makes no plan. */
@@ -109,8 +108,8 @@ extern const struct cecl_op cecl_ops[CECL_OP_COUNT];
 
 /* -- questions about a row -- */
 
-/* Whether only a rank's own block can be in place. Only that rank knows whether its block is. Such
- * a call has both buffers even in place. */
+/* Whether in such calls only a rank's own block can be in place, which only that rank knows. Such a call has both
+ * buffers even in place. */
 static inline bool cecl_op_has_both_buffers(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_AT_ROOT || op->family == CECL_FAMILY_OWN_LAYOUT ||

@@ -22,8 +22,8 @@ void cecl_plan_reset(struct cecl_plan *plan)
     plan->failed = false;
 }
 
-/* Makes room for one more element of an array. `array` points to the array's pointer. If there is no
- * memory, returns false and marks the plan as failed. */
+/* Makes room for one more element of an array. `array`: the address of the pointer to the array. If there is no memory,
+ * returns false and marks the plan as failed. */
 static bool room(struct cecl_plan *plan, void *array, uint32_t used, uint32_t *capacity,
                  size_t element)
 {
@@ -238,8 +238,8 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan)
     return count;
 }
 
-/* Whether a part's copies between ranks stay within a GPU that the ranks share. A call through memory of
- * the host has no such copies. */
+/* Whether the copies between ranks in a part stay within a GPU that ranks share. A call through memory of the host has
+ * no such copies. */
 static bool shares_sms(const struct cecl_part *part)
 {
     return part->means.shares_gpu && !part->way.by_host &&

@@ -1,8 +1,7 @@
 /* A plan: what one rank does in one call, or in the calls of a group, as data.
  *
- * Addresses are symbolic (rank, area, offset) until the engine binds them. So plans are compared,
- * printed and verified without a device. A plan knows neither CUDA nor the engine; nothing in these
- * files moves a byte. */
+ * Addresses are symbolic (rank, area, offset) until the engine binds them. So plans are compared, printed and verified
+ * without a device. A plan knows neither CUDA nor the engine; no function of src/plan moves bytes. */
 #ifndef CECL_PLAN_PLAN_H
 #define CECL_PLAN_PLAN_H
 
@@ -30,8 +29,8 @@ static inline bool cecl_area_is_users(uint32_t area)
     return area % CECL_AREA_COUNT < CECL_AREA_STAGING;
 }
 
-/* A plan of several calls (a group) has areas for each of them: the areas of call i begin at
- * CECL_AREA_COUNT * i. Areas that are not buffers of the caller exist only once, as areas of call 0. */
+/* In a plan of several calls (a group) each call has areas of its own: those of call i begin at CECL_AREA_COUNT * i.
+ * Areas that are not buffers of the caller exist only once, as areas of call 0. */
 #define CECL_GROUP_MAX 4096
 static inline uint16_t cecl_area_of(enum cecl_area area, uint32_t part)
 {
@@ -51,8 +50,8 @@ struct cecl_copy {
     uint64_t bytes;                /* bytes of one row; >= 1 */
     uint64_t rows;                 /* >= 1 */
     uint64_t dst_pitch, src_pitch; /* bytes from one row to the next; ignored for one row */
-    /* not 0: the caller gives the actual number of bytes (1 to `bytes`) when the plan is issued, as element
-     * `given` - 1 of the given values. Such a copy has one row */
+    /* not 0: whoever issues the plan gives the actual number of bytes (1 to `bytes`), as element `given` - 1 of the
+     * given values. Such a copy has one row */
     uint32_t given;
 };
 /* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. Type and
@@ -61,22 +60,22 @@ struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes; /* bytes of each source: whole elements, >= 1; dst has cecl_call_result_bytes */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be dst itself */
-    /* index of the reduction's call in a group; the places cannot show it, because they may all be
-     * in staging */
+    /* which call of the group the reduction belongs to; the places may not show it, because all of them may be in
+     * staging */
     uint32_t part;
 };
 
-/* One thing that this rank does. The steps of one lane run in order. Only AFTER orders steps of two lanes of
- * one rank. A WAIT of one rank waits for a SIGNAL of another rank. For each counter (util/lane.h) and each
- * peer, a rank has a word. The word only grows, so one comparison shows whether the peer has reached a value.
- * (In captured calls a rank has one word for all peers, CECL_COUNTER_TURN, and `phase` is a set of bits.) */
+/* One thing that this rank does. The steps of one lane run in order; steps of two lanes of one rank have an order only
+ * by AFTER. A WAIT of one rank waits for a SIGNAL of another rank. For each counter (util/lane.h) and each peer, a rank
+ * has a word. The word only grows, so one comparison shows whether the peer has reached a value. (In captured calls a
+ * rank has one word for all peers, CECL_COUNTER_TURN, and `phase` is a set of bits.) */
 enum cecl_step_kind {
     /* signal to `peer` that `counter` has reached `phase`; the peer then sees the writes of the
      * lane's earlier steps */
     CECL_STEP_SIGNAL,
     CECL_STEP_WAIT, /* wait until `counter` of `peer` has reached `phase` */
-    /* copies [first, first + count), issued as one batch, without order among them. The batches of a phase
-     * are grouped in waves. All ranks number the waves alike */
+    /* copies [first, first + count), issued as one batch, without order among them. A wave is the batches of a phase
+     * that have no order among them; all ranks number the waves of a phase alike */
     CECL_STEP_COPY,
     CECL_STEP_REDUCE, /* reductions [first, first + count), without order among them */
     /* wait until lane `first` of this rank has done all of its steps that precede this one in the
@@ -85,15 +84,15 @@ enum cecl_step_kind {
     /* copy `first` into a slot of `peer`. Each line of the slot carries its own flag, so no SIGNAL follows:
      * once the data has arrived, counter SLOTS has reached `phase` */
     CECL_STEP_POST,
-    /* step `first` (enum cecl_splits_step) of the kernels that move rows by splits on the device:
-     * they work on the call's own table, and on the tables and recvbuffs of all ranks */
+    /* a kernel of a call by splits on the device: `first` says which (enum cecl_splits_step). It works on this rank's
+     * table and on the tables and recvbuffs of all ranks */
     CECL_STEP_SPLITS
 };
 struct cecl_step {
     uint8_t kind; /* enum cecl_step_kind */
-    uint8_t lane; /* the lane that carries out the step */
-    /* SIGNAL, WAIT, POST: the peer. If `peer` is this rank, a signal tells this rank's host, or with
-     * CECL_COUNTER_TURN all peers */
+    uint8_t lane; /* the lane on which the step runs */
+    /* SIGNAL, WAIT, POST. A signal to this rank itself tells this rank's host; with CECL_COUNTER_TURN it tells all
+     * peers */
     uint16_t peer;
     uint32_t
         phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
@@ -107,16 +106,15 @@ _Static_assert(sizeof(struct cecl_step) == 16, "plans are cached: grow a step on
 
 /* One call of a plan: its description, its way, and what it may use of the communicator. */
 struct cecl_part {
-    /* the caller owns its layout, which must live as long as the plan is read */
+    /* the call's layout belongs to the caller, and must live as long as the plan is read */
     struct cecl_call call;
     struct cecl_way way;
     struct cecl_means means;
-    /* used with means.late: bit r is set if rank r came before this rank; this rank then knows rank
-     * r's places. Of two ranks, exactly one has the bit of the other rank set */
+    /* used with means.late: bit r is set if rank r came before this rank, so that this rank knows rank r's places. Of
+     * any two ranks, the later one has the other's bit set */
     uint64_t earlier;
-    /* [nranks] used if the call is late and each rank has a layout of its own; otherwise NULL. For
-     * each rank that came before: where its block for this rank lies, in bytes from the start of
-     * its own sendbuff */
+    /* [nranks] used if the call is late and each rank has its own layout; otherwise NULL. For each rank that came
+     * before: where its block for this rank lies, in bytes from the start of that rank's sendbuff */
     const uint64_t *send_at;
     /* [cecl_outside_words] bit r % 64 of word r / 64 is the value of cecl_call_is_outside on rank r, as far
      * as this rank knows. NULL: the value is the same on all ranks */
@@ -146,11 +144,11 @@ struct cecl_plan {
     uint32_t ncopies, copies_capacity;
     uint32_t nreductions, reductions_capacity;
     uint32_t nsources, sources_capacity;
-    /* by how much each counter with phases advances; equal on all ranks */
+    /* how many phases the plan has, by counter; equal on all ranks */
     uint32_t phases[CECL_PHASED];
     uint32_t
         number;   /* a captured call's number among the communicator's captured calls, from 1 on */
-    bool aside;   /* a one-sided call, which is issued beside calls and does not mark their end */
+    bool aside;   /* a one-sided call: it is issued beside other calls, and does not write `done` */
     uint8_t lane; /* for building: the lane of the next steps */
     /* for building: index + 1 of the COPY step that is being filled; 0: none */
     uint32_t open_batch;
@@ -161,11 +159,11 @@ struct cecl_plan {
     char reason[192]; /* for ceclExplain */
 };
 
-/* -- building: a failed allocation is remembered, and cecl_plan_finish returns the error -- */
+/* -- building: cecl_plan_finish returns the error if an allocation failed before -- */
 void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part);
 /* Empties a plan, so that another plan can be built in its memory, for the same part. */
 void cecl_plan_reset(struct cecl_plan *plan);
-/* Raise: signals to a peer that a counter has reached k. Await: waits until a peer's counter has reached k. */
+/* raise: signals to a peer that a counter has reached k. await: waits until a peer's counter has reached k. */
 void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 /* Opens a new phase of the current lane, signals all peers, and returns the phase. Peers come
@@ -175,17 +173,16 @@ uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase);
 /* Signals all peers and waits for all, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
-/* The copies and reductions that are added next belong to this part of a group. The caller gives
- * their places as in a lone call. */
+/* From now on, copies and reductions that are added belong to this part of a group. The caller gives their places as in
+ * a lone call. */
 void cecl_plan_of(struct cecl_plan *plan, uint32_t part);
-/* The steps that are added next run on `lane`. */
+/* From now on, steps that are added run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
-/* cecl_plan_after: the current lane waits until `lane` has done all its steps so far.
- * cecl_plan_after_other: the main lane waits in the same way for the side lane, or the side lane
- * for the main lane. */
+/* cecl_plan_after: the current lane waits until `lane` has done all its steps so far. cecl_plan_after_other: so does
+ * the main lane for the side lane, or the side lane for the main lane. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
-/* Adds a reduction of nsrc places, in that order, as a step of its own. */
+/* Adds a step with one reduction, of nsrc places in the order of `src`. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes);
 /* Adds a copy to the open batch. A signal, a wait, a barrier and cecl_plan_next_wave close the
@@ -195,8 +192,8 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
 /* Adds a copy of rows to the open batch. dst and src say where the first row is. */
 void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy);
 void cecl_plan_close_batch(struct cecl_plan *plan);
-/* Begins a new wave: copies that are added next run behind all copies that this lane has so far. All ranks
- * must begin equally many waves in a phase, even if a rank has no copies in some wave. */
+/* Begins a new wave: copies that are added from now on run after all copies that this lane has so far. All ranks must
+ * begin equally many waves in a phase, even if a rank has no copies in some wave. */
 void cecl_plan_next_wave(struct cecl_plan *plan);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
@@ -207,17 +204,17 @@ void cecl_plan_splits(struct cecl_plan *plan, uint32_t which);
 __attribute__((format(printf, 2, 3))) void cecl_plan_say(struct cecl_plan *plan, const char *format,
                                                          ...);
 void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_part *parts, uint32_t nparts);
-/* Merges plans[which[0]] .. plans[which[count - 1]], behind the group's steps so far. Between two barriers
- * the merged plan has everything that these plans have between the same barriers: first copies, then
- * reductions, then copies of results. The batches of a wave become one batch. The plans must have only the
- * main lane, and on it only barriers, copies and reductions. The caller keeps the plans. */
+/* Merges plans[which[0]] .. plans[which[count - 1]], and appends the result to the group's steps. Barrier n of the
+ * merged plan stands for barrier n of each plan. Between two barriers come the copies of all plans, then their
+ * reductions, then their copies of results. The batches of a wave become one batch. The plans must have only the main
+ * lane, and on it only barriers, copies and reductions. The caller still owns the plans. */
 void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
                      uint32_t count);
 /* Adds a step of another plan of this rank unchanged. The step must not be a COPY. */
 void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step);
 /* Appends all steps of `other`, as part `part` of a group. */
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part);
-/* Returns ceclOutOfMemory if any step was lost, and then frees the plan. */
+/* Ends the building. If memory ran out before, frees the plan and returns ceclOutOfMemory. */
 ceclResult_t cecl_plan_finish(struct cecl_plan *plan);
 /* Frees and zeroes a plan. A zeroed plan may be freed. */
 void cecl_plan_free(struct cecl_plan *plan);
@@ -242,8 +239,8 @@ static inline bool cecl_plan_is_small(const struct cecl_plan *plan)
     return !plan->parts && plan->part.way.small;
 }
 
-/* The part that a copy belongs to. This is the part that has the copy's source or destination in its
- * buffers; if there is no such part, it is part 0. */
+/* The part to which a copy belongs: the one whose buffers hold the copy's source or destination, or part 0 if there is
+ * none. */
 static inline uint32_t cecl_copy_part(const struct cecl_copy *copy)
 {
     const uint32_t dst = copy->dst.area / CECL_AREA_COUNT, src = copy->src.area / CECL_AREA_COUNT;
@@ -259,9 +256,9 @@ static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 /* How many steps of one kind a plan has. */
 uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind);
-/* How many kernels a plan has. The kernel of a small call is not counted. */
+/* How many kernels a plan has, without the kernel of a small call. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
-/* Whether the ranks meet in the plan. If they do not, no rank touches another rank's memory. */
+/* Whether the plan has phases. If not, no rank touches another rank's memory. */
 static inline bool cecl_plan_meets(const struct cecl_plan *plan)
 {
     return plan->phases[CECL_LANE_MAIN] > 0 || plan->phases[CECL_LANE_SIDE] > 0;

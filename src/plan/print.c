@@ -52,7 +52,7 @@ static void print_post(const struct cecl_plan *plan, const struct cecl_step *ste
     fputc('\n', out);
 }
 
-/* A phase of a captured call, by its bits in a rank's word (flags/turns.h). */
+/* Prints a phase of a captured call, given its bits in a rank's word (flags/turns.h). */
 static void print_turn(const struct cecl_step *step, FILE *out)
 {
     if (step->kind == CECL_STEP_WAIT)
@@ -155,8 +155,8 @@ static void print_lines(const struct cecl_plan *plan, FILE *out)
     }
 }
 
-/* Prints by one write, because ranks may share a terminal. stderr is not buffered, so printing
- * fragments would mix lines. */
+/* Prints the whole text by one write, because ranks may share a terminal: stderr is not buffered,
+ * so lines printed in fragments would mix. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out)
 {
     char *text = NULL;

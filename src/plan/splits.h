@@ -1,4 +1,4 @@
-/* Calls whose splits are on the device: what their layout says. */
+/* Calls by splits on the device: what their layout says. */
 #ifndef CECL_PLAN_SPLITS_H
 #define CECL_PLAN_SPLITS_H
 
@@ -24,8 +24,8 @@ static inline void *cecl_call_address(const struct cecl_call *call, int word)
     return (void *)(uintptr_t)call->view.layout[word];
 }
 
-/* Where blocks begin in sendbuff. ceclCombine reads these offsets behind the splits, where ceclDispatch wrote
- * them. NULL: blocks lie one behind the other. */
+/* The offsets at which blocks begin in sendbuff. ceclCombine reads them after the splits, where ceclDispatch wrote
+ * them. NULL: blocks lie one after another. */
 static inline const uint64_t *cecl_call_offsets(const struct cecl_call *call)
 {
     const uint64_t *splits = cecl_call_address(call, CECL_LAYOUT_SPLITS);
@@ -34,8 +34,7 @@ static inline const uint64_t *cecl_call_offsets(const struct cecl_call *call)
                : NULL;
 }
 
-/* The arrays that only kernels use; touched.c lists them. Arrays that the call lacks have 0
- * bytes. */
+/* The arrays that only kernels use; touched.c fills in the list. Arrays that the call lacks have 0 bytes. */
 struct cecl_splits_array {
     int word; /* the layout's word that holds the array's address */
     uint64_t bytes;

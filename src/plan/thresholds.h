@@ -1,13 +1,13 @@
-/* All thresholds, each with its evidence: a measurement or a calculation. There is no other table. tuning.h and
+/* All thresholds, each with its evidence: a measurement or a calculation. No other file has thresholds. tuning.h and
  * tuning.c include this file, each with its own macros:
  *
  *     THRESHOLD(id, "name", unit, least, most, "what it decides")
  *     MEASURED(id, first rank count, last, device, value, "evidence: machine, date, numbers")
  *     RECKONED(id, first rank count, last, device, value, "the calculation")
  *
- * A threshold has one or more rows. The first row that fits the device and the rank count applies, and for
- * every device and rank count some row must fit. Sizes are binary; GB/s are decimal. The file that CECL_TUNING
- * names replaces rows. Alignments, and constants that a protocol requires, are not thresholds. */
+ * A threshold has one or more rows. The first row that fits the device and the rank count applies, and for every device
+ * and rank count some row must fit. Sizes are binary; GB/s are decimal. Rows of the file that CECL_TUNING names come
+ * before these. Alignments, and constants that a protocol requires, are not thresholds. */
 
 #define H200_4 "4 x H200, CUDA 13.0, 2026-11-21: "
 #define H200_2 "2 x H200, CUDA 13.0, 2026-11-21: "

@@ -5,8 +5,7 @@
 #include "plan/block.h"
 #include "plan/splits.h"
 
-/* The range from the first byte of some blocks to the end of the last block. If there is no block, low ==
- * high. */
+/* The range from the first byte of some blocks to the end of the last block. low == high if no block has bytes. */
 struct extent {
     uint64_t low, high;
     int blocks; /* how many blocks are not empty */
@@ -31,9 +30,8 @@ static uint64_t input_pitch(const struct cecl_call *call)
                                          : call->view.shape.send_pitch;
 }
 
-/* In a reduction to a root only the root receives. If only the root checked its recvbuff, the other ranks would
- * wait for a root that has refused the call. So every rank checks a recvbuff of the size that the root
- * needs. */
+/* In a reduction to a root only the root receives. If only the root checked its recvbuff and then refused the call, the
+ * other ranks would wait for it. So every rank checks its recvbuff for the bytes that the root needs. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer)
 {
     const bool all_alike = cecl_op_reduces_to(call->op, CECL_TO_ROOT);
@@ -49,7 +47,7 @@ static struct extent message_of(const struct cecl_call *call, bool received)
     return extent;
 }
 
-/* All rows of a buffer, because only the device knows which of them are used. */
+/* All rows that a buffer has room for, because only the device knows which of them are used. */
 static struct extent rows_of(const struct cecl_call *call, bool received)
 {
     const struct cecl_splits_form form = cecl_call_splits(call);
@@ -114,8 +112,8 @@ static struct extent union_of(struct extent a, struct extent b)
                            .blocks = a.blocks + b.blocks};
 }
 
-/* Sets the width and the pitch of the memory that strided blocks take. Blocks side by side form one wide block.
- * Blocks one behind the other are as wide as a single block if all begin in the same column. */
+/* Sets the width and the pitch of the memory that strided blocks take. Blocks side by side are one wide block. Blocks
+ * one below another are as wide as a single block if all begin in the same column. */
 static void set_rows(struct cecl_touched *touched, const struct cecl_shape *s, uint64_t blocks,
                      uint64_t stride, uint64_t pitch)
 {
@@ -179,8 +177,8 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call)
     return cecl_call_is_one_buffer(call) ? 0 : input_of(call).high;
 }
 
-/* In place only the own block may be in both buffers. If the input or the output is only this block, no other
- * block can be in both. */
+/* In place only the own block may be in both buffers. If the input or the output is only the own block, no other block
+ * can be in both. */
 static ceclResult_t check_overlap(const struct cecl_call *call, const struct extent *in,
                                   const struct extent *out)
 {

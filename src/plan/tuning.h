@@ -1,6 +1,6 @@
-/* Thresholds: numbers that measurements or calculations decide. thresholds.h lists them with their evidence. A
- * communicator has a `struct cecl_tuning` with the values for its device and its number of ranks. This file
- * does not know what a threshold decides. */
+/* Thresholds: numbers that come from measurements or calculations. thresholds.h lists them with their evidence. A
+ * communicator has a `struct cecl_tuning` with the values for its device and its number of ranks. This file does not
+ * know what a threshold decides. */
 #ifndef CECL_PLAN_TUNING_H
 #define CECL_PLAN_TUNING_H
 
@@ -36,8 +36,8 @@ enum cecl_tuning_unit {
     CECL_TUNING_NANOSECONDS
 };
 
-#define CECL_TUNING_NEVER UINT64_MAX      /* as a smallest size: no call reaches it */
-#define CECL_TUNING_EVERY_RANK UINT16_MAX /* as a row's last rank count: no upper limit */
+#define CECL_TUNING_NEVER UINT64_MAX      /* a smallest size that no call reaches */
+#define CECL_TUNING_EVERY_RANK UINT16_MAX /* in a row's `last`: no upper limit */
 #define CECL_TUNING_RANKS_MAX 1024        /* the largest rank count that a file may name */
 
 struct cecl_threshold_info {
@@ -62,7 +62,7 @@ struct cecl_tuning_row {
 extern const struct cecl_tuning_row cecl_tuning_rows[];
 extern const size_t cecl_tuning_nrows;
 
-/* The rows of the file that CECL_TUNING names. They come before the built-in rows. */
+/* The rows of the file that CECL_TUNING names. They have precedence over the built-in rows. */
 struct cecl_tuning_file {
     struct cecl_tuning_row *rows; /* NULL: no rows */
     size_t nrows;
@@ -86,7 +86,7 @@ struct cecl_tuning {
     uint64_t value[CECL_TUNE_COUNT];
 };
 
-/* Fills in all values. `file`: rows that replace built-in ones, or NULL. */
+/* Fills in all values. `file`: rows with precedence over the built-in ones, or NULL. */
 void cecl_tuning_resolve(const struct cecl_tuning_file *file, enum cecl_tuning_device device,
                          int nranks, struct cecl_tuning *tuning);
 
@@ -112,8 +112,8 @@ uint64_t cecl_tuning_largest_small(const struct cecl_tuning *tuning);
  *     small.all_reduce.max_bytes  2      cuda    512KiB   # text behind # is ignored
  *     reduction.reading_sms       *      any     12
  *
- * ranks: 2, 3-8, 6-* (6 and more) or *. device: any, cuda or host. value: a whole number, for bytes with an
- * optional KiB, MiB or GiB, or `never`. If several rows fit, the first one applies. */
+ * ranks: 2, 3-8, 6-* (6 and more) or *. device: any, cuda or host. value: a whole number, which for bytes may end in
+ * KiB, MiB or GiB, or `never`. If several rows fit, the first one applies. */
 
 #define CECL_TUNING_HEADER "cecl-tuning 1"
 #define CECL_TUNING_TEXT 160 /* room for the text of a row or a value */
@@ -126,7 +126,7 @@ ceclResult_t cecl_tuning_parse(const char *name, const char *text, size_t bytes,
                                struct cecl_tuning_file *file);
 void cecl_tuning_forget(struct cecl_tuning_file *file);
 
-/* Write parts of a row in the form of a tuning file. */
+/* The next four functions give parts of a row in the form of a tuning file. */
 void cecl_tuning_value_text(enum cecl_threshold which, uint64_t value, char text[CECL_TUNING_TEXT]);
 void cecl_tuning_ranks_text(const struct cecl_tuning_row *row, char text[CECL_TUNING_TEXT]);
 const char *cecl_tuning_device_text(enum cecl_tuning_device device);

@@ -1,5 +1,5 @@
-/* How a call is carried out, as the tuning table decides. Facts about the call are in call.h, and the
- * communicator's resources for it are in struct cecl_means. A choice and a fact never share a field. */
+/* How a call is carried out, as the tuning table decides. Only choices are here: facts about the call are in call.h,
+ * and the communicator's resources for the call in struct cecl_means. */
 #ifndef CECL_PLAN_WAY_H
 #define CECL_PLAN_WAY_H
 
@@ -13,7 +13,7 @@ enum cecl_direction { CECL_PUSH, CECL_PULL };
 
 /* The choices for one call. Equal on all ranks. */
 struct cecl_way {
-    bool small;          /* one exchange through slots; one kernel where the device has kernels */
+    bool small;          /* one exchange through slots, by one kernel if the device has kernels */
     uint32_t small_sms;  /* the most SMs that a small call's kernel takes */
     bool by_host;        /* the call goes through memory of the host */
     uint32_t splits_sms; /* how many SMs move rows if the splits are on the device */
@@ -21,13 +21,12 @@ struct cecl_way {
     /* How copies move blocks. */
     struct {
         enum cecl_direction direction;
-        bool no_sm;  /* there are no copies within one GPU, because these run on SMs */
+        bool no_sm;  /* no copies within one GPU, because these run on SMs */
         bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
-            /* one more peer returns a piece for every so many bytes of the own block */
+            /* bytes of the own block for each peer that returns a piece */
             piece_worth;
-        /* In how many rounds the only block of a call is sent, in pieces that peers pass on. 0: it is sent
-         * whole. */
+        /* in how many rounds the only block of a call is sent, in pieces that peers pass on; 0: it is sent whole */
         uint64_t spread;
     } move;
 
@@ -36,16 +35,16 @@ struct cecl_way {
         /* bytes that each rank reduces; the last ranks may reduce fewer bytes or none */
         uint64_t share;
         bool read_at_peers; /* SMs read the inputs in the peers' memory */
-        bool urgent;        /* kernels get SMs before other waiting kernels */
+        bool urgent;        /* kernels get SMs before other kernels that wait for SMs */
         bool sms_send;      /* SMs write all results to the peers */
-        /* how many bytes of results, at the end of a share, are written by SMs; 0: none */
+        /* SMs write this many bytes of results to the peers, at the end of a share; 0: none */
         uint64_t sms_end;
         uint64_t chunk; /* bytes of a share in one chunk */
         /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
         uint64_t halved;
         uint64_t one_shot; /* all-reduces of at most this size: every rank reduces everything */
-        /* Ranks meet between the last reduction and the copies of results, because receivers may make these
-         * copies. */
+        /* a barrier comes between the last reduction and the copies of results, because receivers may make these
+         * copies */
         bool meet_first;
         uint32_t max_sms;  /* the most SMs of a kernel */
         uint64_t bulk_min; /* kernels read sources of at least this many bytes by bulk copies */
@@ -63,9 +62,9 @@ struct cecl_means {
     const struct cecl_tuning *tuning; /* the thresholds in force, for functions that choose a way */
     uint64_t staging_offset;          /* where the call's part of staging begins, on each rank */
     uint64_t staging_bytes;
-    /* tables of calls by splits: where they lie, behind the staging of other calls, and their size */
+    /* the table of calls by splits: where it lies, after the staging of other calls, and its size */
     uint64_t table_offset, table_bytes;
-    /* where the slots of small calls begin, behind the parts of staging that other calls use */
+    /* where the slots of small calls begin, after the parts of staging that other calls use */
     uint64_t slots_offset;
     uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */
     /* how many bytes a rank may put into memory of the host at a time, which is half of its part;
@@ -78,11 +77,10 @@ struct cecl_means {
     bool shares_gpu;
     /* Whether kernels of the peers can read every rank's input. */
     bool inputs_readable;
-    /* Whether some ranks are outside (cecl_call_is_outside), and others are not. All ranks know which ranks
-     * are outside. */
+    /* Some ranks are outside (cecl_call_is_outside), and others are not; all ranks know which. */
     bool some_outside;
-    /* Whether a rank came late to the call. Ranks that came earlier then do not know where the late rank's
-     * buffers lie; see route.c. */
+    /* A rank came late to the call, so ranks that came earlier do not know where the late rank's buffers lie; see
+     * route.c. */
     bool late;
 };
 
@@ -91,7 +89,7 @@ struct cecl_means {
 #define CECL_CHUNK_ALIGN 256u
 
 #define CECL_SMALL_RANKS 16 /* the most ranks with which a call may be small */
-/* slots also hold flags, between the data; so they take up to this many times the bytes of the data */
+/* slots also hold flags, between the data, so they take up to this many times the bytes of the data */
 #define CECL_SLOT_FACTOR 2
 
 /* -- choose.c: one function for each family of calls chooses by thresholds how a call is carried
@@ -103,8 +101,8 @@ struct cecl_means {
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
                  struct cecl_way *way);
 
-/* Whether the call is small, goes through memory of the host, or has its splits on the device. No copy of
- * such a call touches a peer's buffer, so hosts need not know where these buffers lie. Runs at every call. */
+/* Whether the call is small, goes through memory of the host, or is by splits on the device. No copy of such a call
+ * touches a peer's buffer, so ranks need not tell each other where their buffers lie. Runs at every call. */
 bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means);
 
 /* cecl_lowerings names these. */

@@ -4,7 +4,7 @@
 
 #include "sm/number.cuh"
 
-#define COPY_VECTORS 8 /* vectors that a thread loads before it stores the first */
+#define COPY_VECTORS 8 /* how many vectors a thread loads before it stores the first */
 
 DEVICE void copy_vectors(unsigned char *dst, const unsigned char *src, uint32_t count)
 {

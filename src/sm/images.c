@@ -1,12 +1,12 @@
-/* Embeds what the build compiled from the kernels' sources. kernel_images.inc is made by
- * cmake/kernels.cmake: a line IMAGE(file, capability, kind, path) for each image. */
+/* Embeds what the build compiled from the kernels' sources. cmake/kernels.cmake makes
+ * kernel_images.inc, which has a line IMAGE(file, capability, kind, path) for each image. */
 #include "sm/images.h"
 
 #define STRING_OF(x) #x
 #define STRING(x) STRING_OF(x)
 #define SYMBOL(file, capability, kind) cecl_image_##file##_##capability##_##kind
 
-/* An image may be PTX, which is text: the 4 zero bytes behind it end the string. */
+/* An image may be PTX, which is text: the 4 zero bytes after it end the string. */
 #define IMAGE(file, capability, kind, path) \
     extern const unsigned char SYMBOL(file, capability, kind)[] \
         __attribute__((visibility("hidden"))); \

@@ -26,8 +26,8 @@ struct cecl_image {
 extern const struct cecl_image cecl_images[];
 extern const size_t cecl_images_count;
 
-/* Finds the image for a GPU of this capability. This is the latest cubin that the GPU can run or,
- * without one, the latest PTX that it can run; NULL if there is none. */
+/* Finds the image for a GPU of this capability: the cubin of the highest capability that the GPU can run or, if there
+ * is none, such a PTX; NULL if there is neither. */
 const struct cecl_image *cecl_image_for(enum cecl_kernel_file file, int capability);
 
 #endif

@@ -1,6 +1,6 @@
-/* The kernels of reductions by name: the host finds them in the embedded images by these names. This file is
- * plain C, so that host code and kernels can include it. Combinations that give the same bits share a kernel:
- * ceclAvg uses the sum's, and sums and products of signed integers use the unsigned ones. */
+/* The kernels of reductions by name: the host finds them in the embedded images by these names. This file is plain C,
+ * so that host code and kernels can include it. Pairs of type and operation that give the same bits share a kernel:
+ * averages use the kernels of sums, and sums and products of signed integers use those of unsigned integers. */
 #ifndef CECL_SM_KERNEL_NAMES_H
 #define CECL_SM_KERNEL_NAMES_H
 
@@ -34,8 +34,8 @@
     X(name, type, prod, ceclProd) \
     CECL_REDUCE_ORDERED(X, name, type)
 
-/* X(name of the type, type, sources) for sums of floating-point numbers. These are the usual
- * reductions, and have kernels of their own for the usual numbers of ranks. */
+/* X(name of the type, type, sources) for sums of floating-point numbers. Sums are the usual reductions, so they have a
+ * kernel of their own for each usual number of ranks. */
 #define CECL_REDUCE_SUMS(X) \
     CECL_REDUCE_SUMS_OF(X, float16, ceclFloat16) \
     CECL_REDUCE_SUMS_OF(X, bfloat16, ceclBfloat16) \

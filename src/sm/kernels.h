@@ -1,5 +1,5 @@
-/* Loads the embedded kernels onto GPUs, and launches them, by the driver API alone. The host code of all
- * kernels uses this file. Only builds with CUDA include this file. */
+/* Loads the embedded kernels onto GPUs, and launches them, by the driver API alone. The host's part of all kernels uses
+ * this file. Only builds with CUDA include it. */
 #ifndef CECL_SM_KERNELS_H
 #define CECL_SM_KERNELS_H
 
@@ -12,27 +12,27 @@
 
 /* The GPU of the calling thread's current context. */
 struct cecl_gpu {
-    const char *who; /* the owner of the kernels, such as "reduction", for messages */
+    const char *who; /* what the kernels are for, such as "reduction"; for messages */
     const struct cecl_driver *cu;
     CUdevice device; /* below CECL_GPUS_MAX */
 };
 
 ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
 
-/* The GPUs for which an owner (such as "reduction") has kernels. For each GPU, `loaded` is 1 + the id of the
- * context in which the owner's kernels are loaded, or 0. `loaded` is atomic, so launches need no lock. A
- * kernel's handle serves all contexts, but each context loads the kernel at its first use. So a context that
- * replaces a destroyed one loads the kernels again. */
+/* The GPUs for which one purpose, `owner` (such as "reduction"), has its kernels. For each GPU, `loaded` is 1 + the id
+ * of the context in which these kernels are loaded, or 0. `loaded` is atomic, so launches need no lock. A kernel's
+ * handle serves all contexts, but each context loads the kernel at its first use. So a context that replaces a
+ * destroyed one must load the kernels again. */
 struct cecl_gpus {
     const char *who;
     ceclResult_t (*load)(const struct cecl_gpu *gpu);
     _Atomic unsigned long long loaded[CECL_GPUS_MAX];
 };
 
-/* Calls `load`, unless it was called in the current context before. One thread of the process is in `load` at a
+/* Calls `load`, unless `load` was called in the current context before. One thread of the process is in `load` at a
  * time. */
 ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus);
-/* Finds the current GPU, for a launch. Prepares the GPU if it was not prepared in any context. */
+/* Finds the current GPU, for a launch. Prepares it if it was prepared in no context yet. */
 ceclResult_t cecl_gpus_current(struct cecl_gpus *gpus, struct cecl_gpu *gpu);
 
 /* Finds a kernel and loads it into the current context. To be called by `load`.
@@ -51,9 +51,8 @@ struct cecl_launch {
 ceclResult_t cecl_kernel_launch(const struct cecl_gpu *gpu, const struct cecl_launch *launch,
                                 ceclStream_t stream, void **arguments);
 
-/* Kernels that wait for peers take at most 1 / CECL_GPU_WAITING_SHARE of a GPU's SMs. Kernels of
- * several communicators may wait for each other's ranks, so they must all fit on the GPU at the
- * same time. */
+/* A kernel that waits for peers takes at most 1 / CECL_GPU_WAITING_SHARE of a GPU's SMs. Ranks that wait in kernels of
+ * several communicators may wait for each other, so these kernels must fit on the GPU at the same time. */
 #define CECL_GPU_WAITING_SHARE 4u
 
 static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)
@@ -64,7 +63,7 @@ static inline uint32_t cecl_gpu_waiting_sms(uint32_t sms)
 /* -- kernel_table.c: the kernels of one kind for all types and operations of reductions, on one GPU -- */
 
 struct cecl_kernel_table {
-    /* NULL: the pair uses the kernel of another pair */
+    /* NULL: this type and operation use the kernel of another pair */
     CUkernel kernel[CECL_KERNEL_TYPES][CECL_NUM_RED_OPS];
 };
 

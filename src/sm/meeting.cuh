@@ -55,7 +55,7 @@ DEVICE void fence_sys(void)
     asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
-/* The i-th rank behind `rank`, cyclically; i < nranks. */
+/* The i-th rank after `rank`, cyclically; i < nranks. */
 DEVICE uint32_t rank_after(uint32_t rank, uint32_t i, uint32_t nranks)
 {
     return rank + i < nranks ? rank + i : rank + i - nranks;
@@ -71,23 +71,23 @@ DEVICE uint32_t *meet_word(const cecl_meeting &m, uint32_t i)
     return (uint32_t *)((char *)m.word + meet_peer(m, i) * m.apart);
 }
 
-/* Captured calls number themselves (struct cecl_counting). Their kernels are separate instances (`counted`),
+/* A captured call's kernel counts its own runs (struct cecl_counting). Such kernels are separate instances (`counted`),
  * because the additional reads would cost other kernels 1 to 2 %. */
 
-/* What is added to the values of a meeting: nothing, unless the call is counted. */
+/* What the kernel adds to the values of a meeting: nothing, unless the call is counted. */
 template <bool counted> DEVICE uint32_t meet_base(const cecl_counting &c)
 {
     return counted ? word_load(c.count) : 0;
 }
 
-/* What a word of a meeting holds to show `value`, which includes meet_base. */
+/* What a rank writes to a word to show `value`, to which meet_base is already added. */
 #define MEET_BITS 12 /* bits of the value in a word of a counted call */
 template <bool counted> DEVICE uint32_t meet_held(const cecl_counting &c, uint32_t value)
 {
     return counted ? c.number << MEET_BITS | (value & ((1u << MEET_BITS) - 1)) : value;
 }
 
-/* Whether a word has reached `held`. same: the word must also be of the same call. */
+/* Whether a word has reached `held`. same: the word must also have the number of the same captured call. */
 template <bool counted> DEVICE bool meet_reached(uint32_t word, uint32_t held, bool same)
 {
     if (!counted)
@@ -105,8 +105,8 @@ DEVICE void meet_tell_hosts(const cecl_meeting &m, const cecl_counting &c, uint3
                    (uint64_t)c.number << 32 | value);
 }
 
-/* A warp writes `value` to this rank's peers. Earlier writes need not be visible before the value,
- * because the value only shows this rank's progress. */
+/* A warp writes `value` to this rank's words at the peers. The value may become visible before earlier writes, because
+ * it only shows this rank's progress. */
 DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
 {
 #pragma unroll 1
@@ -127,8 +127,8 @@ DEVICE void meet_signal(const cecl_meeting &m, const cecl_counting &c, uint32_t 
         meet_tell_hosts(m, c, value, threadIdx.x, threads);
 }
 
-/* Waits for all peers' words. The wait also ends when the communicator has failed; then the data is
- * undefined. same: only words of this call end it. */
+/* Waits for all peers' words. The wait also ends when the communicator has failed; then the data is undefined. same:
+ * see meet_reached. */
 template <bool counted>
 DEVICE void meet_wait(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
                       uint32_t threads, bool same)
@@ -162,8 +162,8 @@ DEVICE bool meets_last(const cecl_meeting &m)
     return (m.does & (CECL_MEET_SIGNAL_LAST | CECL_MEET_WAIT_LAST | CECL_MEET_DONE)) != 0;
 }
 
-/* The first warp of every block calls this if meets_last, after all threads of the block have done
- * their work and synchronized. */
+/* If meets_last is true, the first warp of every block calls this, after all threads of the block have done their work
+ * and synchronized. */
 template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_counting &c)
 {
     uint32_t before = gridDim.x - 1;
@@ -187,8 +187,8 @@ template <bool counted> DEVICE void meet_last(const cecl_meeting &m, const cecl_
         word_release(m.done, m.done_value);
 }
 
-/* All threads of every block call this at the end. Returns true to a single thread of the grid, once all blocks
- * have come.
+/* All threads of every block call this at the end. Returns true to a single thread of the grid: to a thread of the last
+ * block that comes.
  *
  * Another stream that sees `done` starts the next call. By then every block has finished reading its sources,
  * and its writes to this GPU's memory are visible to the whole GPU, to its copies, and to peers that read

@@ -2,8 +2,8 @@
  * copies of flags or stream operations around the kernel would take longer, or would queue behind
  * other copies.
  *
- * This file knows only words and values. Every rank has a row with one word for each rank. In all rows only
- * rank i writes word i, and its values only grow (modulo 2^32).
+ * This file knows only words and values. Every rank has a row with one word for each rank. In every row only rank i
+ * writes word i, and the word's values only grow (modulo 2^32).
  *
  *     first | block 0: value `first` to all peers | each block: until all peers' words are there |
  *           the kernel's work                                                                    |
@@ -33,24 +33,24 @@ struct cecl_meeting {
     uint64_t apart;      /* bytes from `word` to this rank's word in the next rank's row */
     /* a word on this GPU; once it is not 0, the kernel signals no peer and waits for none */
     const uint32_t *ended;
-    /* a word on this GPU that counts blocks that have finished; 0 before and after a kernel.
-     * Kernels that never run at the same time may share it */
+    /* a word on this GPU in which a kernel's blocks are counted as they finish; 0 before and after the kernel. Kernels
+     * that never run at the same time may share it */
     uint32_t *leaving;
-    /* DONE: set to `done_value` when all blocks have finished, their waits included */
+    /* DONE: gets `done_value` when all blocks have finished, including their waits */
     uint32_t *done;
     uint32_t done_value;
 };
 
-/* For a captured call, which numbers its own runs, because a graph repeats it with the same arguments. A word
- * by which such calls meet holds 12 bits of the exchange's value, and above them 20 bits of `number`. The first
- * exchange waits for exactly this number, so no other call ends its wait. */
+/* For a captured call, whose kernel counts its own runs, because a graph repeats it with the same arguments. A word by
+ * which such calls meet holds 12 bits of the exchange's value, and above them 20 bits of `number`. The first exchange
+ * waits for exactly this number, so no other captured call ends its wait. */
 struct cecl_counting {
-    /* a word on this GPU: the last value of the captured call that ran before. It is added to `first` and
-     * `last` of the meeting, and the call sets it to its own last value */
+    /* a word on this GPU: the last value of the captured call that ran before this one. The kernel adds it to `first`
+     * and `last` of the meeting, and at the end sets it to its own last value */
     uint32_t *count;
     uint32_t number; /* the call's number among all that graphs captured; equal on all ranks */
-    /* words in host memory, laid out as `word` and `apart` of the meeting. For watchdogs, each value
-     * is also written to these words, this rank's own one included, with `number` in the upper half */
+    /* for the watchdogs: words in host memory, one on each rank, laid out as `word` and `apart` of the meeting. The
+     * kernel writes each value to them as well, with `number` in the upper half */
     uint64_t *told;
     uint64_t told_apart;
     uint32_t begun_value; /* the value that the meeting's `done` gets when the call begins */

@@ -1,12 +1,12 @@
-/* Element types on the GPU: turns 16 bytes of elements into accumulators and back. Results equal those of
- * number.h bit for bit; GPU instructions are used where they give the same bits. */
+/* Element types on the GPU: turns 16 bytes of elements into accumulators and back. Results equal those of number.h bit
+ * for bit, so instructions of the GPU are used only where they give the same bits. */
 #ifndef CECL_SM_NUMBER_CUH
 #define CECL_SM_NUMBER_CUH
 
 #include "sm/number.h"
 #include "sm/reduce.h"
 
-#define INLINE __device__ __forceinline__ /* for a member function */
+#define INLINE __device__ __forceinline__ /* as DEVICE, for a member function */
 #define DEVICE static INLINE
 
 /* Sixteen bytes, as four registers. */
@@ -14,8 +14,8 @@ struct vector {
     uint32_t w[4];
 };
 
-/* Loads and stores are volatile: where dst is one of the sources, no load of it may move behind the
- * store. Nothing is read twice, so the loads bypass L1. */
+/* Loads and stores are volatile: if dst is one of the sources, the compiler must not move a load of it past the store.
+ * Nothing is read twice, so the loads bypass L1. */
 DEVICE vector vector_load(const unsigned char *at)
 {
     vector v;
@@ -78,7 +78,7 @@ DEVICE uint32_t bf16_pair_narrow(float low, float high)
     return pair;
 }
 
-/* `pair` holds two e4m3 in its lower 16 bits. */
+/* `pair` holds two e4m3 numbers in its lower 16 bits. */
 DEVICE void e4m3_pair_widen(uint32_t pair, float *low, float *high)
 {
 #if __CUDA_ARCH__ >= 890
@@ -102,8 +102,7 @@ DEVICE uint32_t e4m3_pair_narrow(float low, float high)
 #endif
 }
 
-/* Overflow must give infinity, but the instruction gives the largest number.
- * Overflow begins at 61440. */
+/* On overflow, from 61440 on, the instruction gives the largest number, but the result must be infinity. */
 DEVICE uint32_t e5m2_pair_narrow(float low, float high)
 {
 #if __CUDA_ARCH__ >= 890

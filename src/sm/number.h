@@ -7,8 +7,8 @@
  *     e5m2       5         2      15    57344     yes     as in IEEE 754
  *     e4m3       4         3       7      448      no     0x7f and 0xff alone
  *
- * Plain C, in which compilers can turn every branch into a selection, so that loops become vector code. GPUs
- * without instructions for fp8 run the same code. */
+ * Plain C. Compilers can turn every branch of it into a selection, so that loops become vector code. GPUs without
+ * instructions for fp8 run the same code. */
 #ifndef CECL_SM_NUMBER_H
 #define CECL_SM_NUMBER_H
 
@@ -43,10 +43,9 @@ CECL_NUMBER uint32_t number_bits(float value)
     return bits;
 }
 
-/* Widens the finite number `magnitude` of a format with `fraction` bits and `bias` to the bits of
- * an fp32. For a subnormal number, this adds an implicit leading 1 that the number does not have; a
- * subtraction then removes the 1. The subtraction is exact. No subnormal fp32 arises, so flushing
- * subnormals changes nothing. */
+/* Widens the finite number `magnitude` of a format with `fraction` bits and `bias` to the bits of an fp32. A subnormal
+ * number has no implicit leading 1: it is widened as if it had one, and an exact subtraction then removes the 1. No
+ * subnormal fp32 arises, so flushing subnormals changes nothing. */
 CECL_NUMBER uint32_t number_widen(uint32_t magnitude, unsigned fraction, unsigned bias)
 {
     const uint32_t shifted = magnitude << (23 - fraction);
@@ -57,10 +56,9 @@ CECL_NUMBER uint32_t number_widen(uint32_t magnitude, unsigned fraction, unsigne
     return magnitude >> fraction ? normal : subnormal;
 }
 
-/* Rounds the bits of an fp32, without sign and not a NaN, to a format with `fraction` bits and
- * `bias`. Numbers too large become `largest`. If the result is subnormal in the format, an addition
- * does the rounding: the other summand is a number whose last bit has the weight of the format's
- * last bit. */
+/* Rounds the bits of an fp32, without sign and not a NaN, to a format with `fraction` bits and `bias`. Numbers too
+ * large become `largest`. If the result is subnormal in the format, an addition does the rounding: it adds a number
+ * whose last bit has the weight of the format's last bit. */
 CECL_NUMBER uint32_t number_narrow(uint32_t magnitude, unsigned fraction, unsigned bias,
                                    uint32_t largest)
 {

@@ -22,7 +22,7 @@ template <> struct element<CECL_TO_FLOAT32(ceclFloat16)> : widening_element<cecl
 template <> struct element<CECL_TO_FLOAT32(ceclBfloat16)> : widening_element<ceclBfloat16> {
 };
 
-/* How many vectors the results of a vector of elements fill. */
+/* How many vectors the results of one vector of elements fill. */
 template <int type> DEVICE constexpr int result_vectors(void)
 {
     return sizeof(element<type>::narrow(0)) / sizeof(typename element<type>::raw);
@@ -49,7 +49,7 @@ template <int op> DEVICE float combine(float a, float x)
     return r;
 }
 
-/* An integer made from the bits of `value`; such integers have the order of the values. */
+/* An integer made from the bits of `value`; such integers are ordered as the values are. */
 DEVICE long long key_f64(double value)
 {
     const long long bits = __double_as_longlong(value);
@@ -86,8 +86,8 @@ DEVICE double quotient(double a, double by)
     return __ddiv_rn(a, by);
 }
 
-/* ---- sums and averages have the same kernels. scale_first and divide take `n` elements, with one
- * test for all of them. */
+/* ---- sums and averages have the same kernels, which scale and divide only if the call is an average. scale_first and
+ * divide take `n` elements, and test this once for all of them. */
 
 template <int op, typename Acc> DEVICE constexpr bool averages(void)
 {
@@ -103,8 +103,8 @@ template <int op, int n, typename Acc> DEVICE void scale_first(Acc a[n], const c
                 a[i] = combine<ceclProd>(a[i], (Acc)by.scale);
 }
 
-/* a op x; in an average x is scaled first. For fp16, bf16 and fp8 the product is exact in fp32, so the sum may
- * be fused with it, and the scale costs no time. */
+/* a op x; in an average x is scaled first. For fp16, bf16 and fp8 the product is exact in fp32, so the multiplication
+ * may be fused with the addition, and the scale costs no time. */
 template <int type, int op, typename Acc>
 DEVICE Acc combine_scaled(Acc a, Acc x, const cecl_average &by)
 {
@@ -185,9 +185,8 @@ DEVICE bool reduce_has_end(const cecl_reduce_args &args)
     return args.nalso > 0 || meets_last(args.meeting);
 }
 
-/* Ends the kernel, if reduce_has_end. What each block wrote at peers must be visible before the
- * last block signals the peers. It must be visible before the kernel ends, too, because a copied
- * flag behind the kernel may signal them. */
+/* Ends the kernel, if reduce_has_end is true. What each block wrote at peers must be visible before the last block
+ * signals the peers, and also before the kernel ends, because a copied flag after the kernel may signal them. */
 template <bool counted> DEVICE void reduce_end(const cecl_reduce_args &args)
 {
     if (args.nalso > 0)
@@ -196,10 +195,9 @@ template <bool counted> DEVICE void reduce_end(const cecl_reduce_args &args)
         meet_last<counted>(args.meeting, args.counting);
 }
 
-/* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread loads up to
- * `strides` elements before it uses the first, so that many loads are in flight. In the wide kernel all threads
- * of the grid call this. In the bulk kernel, where head and tail are shorter than a warp, all readers call
- * it. */
+/* ---- elements of head and tail. Neighbouring threads take neighbouring elements. A thread loads up to `strides`
+ * elements of a source before it uses the first, so that many loads are in flight. All threads of the grid call this in
+ * the wide kernel, all readers in the bulk kernel, where head and tail have fewer elements than a warp has threads. */
 
 template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_reduce_args &args)
 {
@@ -211,7 +209,7 @@ template <int type, int op, int strides> DEVICE void reduce_singles(const cecl_r
     const uint64_t thread = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     for (uint64_t first = thread; first < all; first += strides * stride) {
         typename E::acc acc[strides];
-        int64_t at[strides]; /* bytes from the body's begin, in a source */
+        int64_t at[strides]; /* bytes from where the body begins in a source */
 #pragma unroll
         for (int k = 0; k < strides; k++) {
             const uint64_t i = first + k * stride;

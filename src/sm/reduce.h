@@ -2,8 +2,8 @@
  *
  * This file knows pointers, element types and operations, but no plan, communicator or rank.
  *
- * The inputs alone decide every bit of the result. Elements are combined in the order of `src`, so
- * host and GPU agree, and max_sms, alignment and the chosen kernel change nothing:
+ * The inputs alone decide every bit of the result. Elements are combined in the order of `src`, so host and GPU agree,
+ * and max_sms, alignment and the chosen kernel have no influence:
  *
  *   integers    wrap around; min and max compare numbers of the type, signed or unsigned.
  *   fp64, fp32  are accumulated in their own type, each step rounded to nearest even. No step is
@@ -47,28 +47,28 @@ struct cecl_reduction {
     uint64_t count;   /* elements; with 0 nothing is done */
     ceclDataType_t type;
     ceclRedOp_t op;
-    bool widens; /* dst has fp32: for sums and averages of fp16 and bf16 */
-    /* For ceclAvg: the number of ranks, in a call's last reduction. Earlier reductions of the call do not
-     * divide: 0 or 1. Other operations ignore it. */
+    bool widens; /* dst holds fp32 numbers; only for sums and averages of fp16 and bf16 */
+    /* For ceclAvg: the number of ranks, by which a call's last reduction divides; 0 or 1 in earlier reductions of the
+     * call. Other operations ignore it. */
     uint32_t divisor;
     uint8_t kernel; /* CUDA: enum cecl_reduce_kernel */
     /* CUDA: [nalso] further places, usually at peers, where the result is written; read during the
      * call. */
     void *const *also;
     uint32_t nalso; /* 0 .. CECL_REDUCE_ALSO_MAX */
-    /* CUDA: the exchange of flags that the kernel takes part in; NULL: none. Read during the call.
-     * A reduction with a meeting has count > 0. */
+    /* CUDA: the exchange of flags in which the kernel takes part; NULL: none. Read during the call. A reduction with a
+     * meeting has count > 0. */
     const struct cecl_meeting *meeting;
-    /* not NULL: a captured call, which numbers its own runs; CUDA only */
+    /* CUDA, not NULL: a captured call, whose kernel counts its own runs */
     const struct cecl_counting *counting;
 };
 
 /* CUDA: which kernel reads the sources. All kernels give the same bits. */
 enum cecl_reduce_kernel {
-    /* the value in a zeroed struct; means BULK, so callers must ask for WIDE */
+    /* the value in a zeroed struct: as BULK */
     CECL_REDUCE_AUTO = 0,
     CECL_REDUCE_WIDE, /* 16-byte loads into registers; any GPU, any alignment */
-    /* bulk copies into shared memory; if these are impossible, WIDE runs instead */
+    /* bulk copies into shared memory; if the GPU or the buffers do not allow them, as WIDE */
     CECL_REDUCE_BULK
 };
 
@@ -77,7 +77,7 @@ enum cecl_reduce_kernel {
 ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op);
 /* Refuses types and operations for which no reduction widens. */
 ceclResult_t cecl_reduction_check_widens(ceclDataType_t type, ceclRedOp_t op);
-/* How many bytes the result of reducing `bytes` bytes of each source has. */
+/* How many bytes the result has if each source has `bytes` bytes. */
 static inline uint64_t cecl_reduction_result_bytes(bool widens, uint64_t bytes)
 {
     return widens ? 2 * bytes : bytes;

@@ -8,9 +8,9 @@
 extern "C" {
 #endif
 
-/* An average multiplies each element by `scale`, and divides the sum of the products by `divisor`.
- * The scale is the largest power of two that is at most 1 / ranks, so the sum is no larger than the
- * largest element and cannot overflow. Both numbers are exact. In other reductions both are 1. */
+/* An average multiplies each element by `scale`, and divides the sum of the products by `divisor`. The scale is the
+ * largest power of two that is at most 1 / ranks, so the sum is no larger than the largest element and cannot overflow.
+ * Both are exact in all types. In other reductions both are 1. */
 struct cecl_average {
     float scale, divisor;
 };
@@ -27,9 +27,9 @@ static inline struct cecl_average cecl_average_of(ceclRedOp_t op, uint32_t ranks
     return average;
 }
 
-/* The arguments of a kernel. The body of a reduction consists of aligned 16-byte vectors of the sources; head
- * and tail are the elements before and behind it. If vectors do not begin at the same element in all buffers,
- * everything is head. */
+/* The arguments of a kernel. The body of a reduction consists of aligned 16-byte vectors of the sources; head and tail
+ * are the elements before and after it. If aligned vectors do not begin at the same element in all buffers, all
+ * elements are in the head. */
 struct cecl_reduce_args {
     unsigned char *dst; /* where the body begins; the head lies in front of it */
     uint64_t head;      /* elements */
@@ -41,14 +41,14 @@ struct cecl_reduce_args {
     uint32_t nalso;
     unsigned char *also[CECL_REDUCE_ALSO_MAX];              /* where the body begins, as for dst */
     const unsigned char *src[CECL_REDUCE_CUDA_SOURCES_MAX]; /* where the body begins, as for dst */
-    /* for kernels that count captured calls; last, so that other kernels' arguments keep their places */
+    /* for kernels of captured calls; last, so that all other fields have the same place in all kernels */
     struct cecl_counting counting;
 };
 
 #define CECL_REDUCE_WIDE_THREADS 512
 
-/* The bulk kernel keeps a ring of tiles in shared memory; each tile has data of one source. 192 KiB
- * in flight to each SM suffice for 100 GB/s over NVLink, with its latency of 1 to 2 us. */
+/* The bulk kernel keeps a ring of tiles in shared memory; each tile has data of one source. 192 KiB in flight to each
+ * SM suffice for 100 GB/s to it over NVLink, whose latency is 1 to 2 us. */
 #define CECL_REDUCE_TILE_BYTES 16384
 #define CECL_REDUCE_TILES 12
 #define CECL_REDUCE_BULK_READERS 512 /* threads that reduce */

@@ -3,9 +3,8 @@
  *     one thread:    for each tile, for each source: wait until a place of the ring is free, copy
  *     all others:    for each tile: add up, source by source, what arrives; then write
  *
- * Data in flight needs no registers, so a few SMs keep as many bytes in flight as many SMs do with
- * the wide kernel. The ring continues from tile to tile: the next tile arrives while the readers write
- * the result of the previous tile. */
+ * Data in flight needs no registers, so a few SMs keep as many bytes in flight as many SMs do with the wide kernel. The
+ * ring never runs empty between tiles: the next tile arrives while the readers write the result of the previous one. */
 #include "sm/reduce.cuh"
 
 #define READERS CECL_REDUCE_BULK_READERS
@@ -14,7 +13,7 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-/* A place in the ring. The phase of its mbarriers changes each time the ring is passed. */
+/* A place in the ring; `phase` changes each time a thread has gone once around the ring. */
 struct ring {
     uint32_t place, phase;
 };
@@ -38,8 +37,8 @@ DEVICE void barrier_start(uint64_t *barrier, uint32_t arrivals)
                  : "memory");
 }
 
-/* Waits until the mbarrier's phase with this parity is over. The instruction itself suspends the thread for a
- * while. */
+/* Waits until the mbarrier's phase with this parity is over. No pause is needed: try_wait itself suspends the thread
+ * for a while. */
 DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
 {
     uint32_t over;
@@ -56,10 +55,9 @@ DEVICE void barrier_wait(uint64_t *barrier, uint32_t parity)
 /* Arrives at the mbarrier once the earlier loads are done. `brought` combines one word of each
  * load; `none` is 0.
  *
- * An arrival is issued behind the loads but does not wait for them. If the loads queue behind
- * writes to a peer, the arrival comes microseconds before the loads are done, and a copy overwrites
- * the tile too early. So the arrival's address is computed from the loaded words, in a way that the
- * compiler cannot remove. */
+ * An arrival is issued after the loads, but does not wait for them. If the loads queue behind writes to a peer, the
+ * arrival comes microseconds before the loads are done, and a copy overwrites the tile too early. So the arrival's
+ * address is computed from the loaded words, in a way that the compiler cannot remove. */
 DEVICE void barrier_arrive_after(uint64_t *barrier, uint32_t brought, uint32_t none)
 {
     uint32_t zero;
@@ -68,7 +66,7 @@ DEVICE void barrier_arrive_after(uint64_t *barrier, uint32_t brought, uint32_t n
                  : "memory");
 }
 
-/* Copies `bytes` bytes to shared memory. The mbarrier's phase is over when they have arrived. */
+/* Starts a copy of `bytes` bytes to shared memory. The mbarrier's phase is over when they have arrived. */
 DEVICE void bulk_load(void *to, const unsigned char *from, uint32_t bytes, uint64_t *barrier)
 {
     asm volatile(
@@ -98,10 +96,9 @@ template <int pieces> DEVICE vector shared_load(const unsigned char *tile, int t
     return v;
 }
 
-/* Waits for the next tile, loads this reader's part of it, and frees the tile's place for this
- * reader. Every reader arrives by itself: for a single arrival the warp would have to be
- * synchronized first, and that is slower. The end of a short tile holds old data, whose results the
- * caller does not write. */
+/* Waits for the next tile, loads this reader's part of it, and arrives at the mbarrier that frees the tile's place once
+ * all readers have arrived. (To have one thread arrive for a warp, the warp would first have to be synchronized, which
+ * is slower.) Beyond the end of a short tile lies old data; the caller does not write its results. */
 template <int pieces>
 DEVICE void tile_take(const unsigned char *tiles, uint64_t *full, uint64_t *empty, ring &at,
                       vector v[TILE_VECTORS / READERS], uint32_t none)
@@ -160,13 +157,13 @@ template <int type, int op, bool counted> DEVICE void reduce_bulk(const cecl_red
     if (threadIdx.x >= READERS) {
         if (threadIdx.x > READERS)
             return;
-        /* orders the copies behind the flags that were waited for */
+        /* orders the copies after the wait for flags */
         if (args.meeting.does & CECL_MEET_WAIT_FIRST)
             asm volatile("fence.proxy.async;" ::: "memory");
         for (uint64_t first = (uint64_t)blockIdx.x * TILE_VECTORS; first < args.vectors;
              first += stride)
             for (uint32_t s = 0; s < args.nsrc; s++) {
-                /* the first time around the ring this does not wait */
+                /* the first time around the ring this wait ends at once */
                 barrier_wait(&empty[at.place], at.phase ^ 1);
                 bulk_load(shared + at.place * CECL_REDUCE_TILE_BYTES, args.src[s] + first * 16,
                           tile_vectors(args, first) * 16, &full[at.place]);

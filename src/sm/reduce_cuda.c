@@ -10,7 +10,7 @@ _Static_assert(sizeof(struct cecl_reduce_args) <= 4096,
 
 /* ---- what GPUs can do, once their kernels are loaded */
 
-/* For each GPU, once it is prepared. sums[type][n]: the kernel for exactly n sources, or NULL. */
+/* The kernels of each GPU, once it is prepared. sums[type][n]: the kernel for exactly n sources, or NULL. */
 static struct reduce_gpu {
     uint32_t sms;
     bool bulk;
@@ -105,8 +105,8 @@ static ceclResult_t check(const struct cecl_reduction *r)
     return ceclSuccess;
 }
 
-/* How many elements lie before the body, whose vectors are aligned in all buffers. If no element
- * begins a vector in each buffer, there is no body, and this is the number of all elements. */
+/* How many elements lie before the body, whose vectors are aligned in all buffers. If no element begins an aligned
+ * vector in every buffer, there is no body, and the result is the number of all elements. */
 static uint64_t head_of(const struct cecl_reduction *r, uint64_t element, uint64_t result)
 {
     const uint64_t before = (16 - (uintptr_t)r->src[0] % 16) % 16 / element;
@@ -143,8 +143,8 @@ static uint32_t fewest(uint64_t work, uint64_t each, uint32_t most)
     return blocks < 1 ? 1 : blocks < most ? (uint32_t)blocks : most;
 }
 
-/* The most blocks that the kernel may have: one for each SM. A kernel that waits for peers leaves
- * SMs to other kernels. */
+/* The most blocks that the kernel may have: one for each SM that it may use. A kernel that waits for peers leaves SMs
+ * to other kernels. */
 static uint32_t most_blocks(const struct cecl_reduction *r, const struct reduce_gpu *gpu)
 {
     const bool waits = r->meeting && (r->meeting->does & CECL_MEET_WAIT_FIRST);

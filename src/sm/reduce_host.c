@@ -3,7 +3,7 @@
  * after another, and the result is narrowed. Each step is a loop that compilers turn into vector
  * code.
  *
- * A block is read from all sources before it is written, so dst may be one of them. */
+ * A block of all sources is read before the result's block is written, so dst may be one of the sources. */
 #include <stddef.h>
 
 #include "sm/number.h"
@@ -39,8 +39,8 @@ typedef void narrow_function(unsigned char *restrict dst, const union block *res
         } \
     }
 
-/* Sums and products of integers use an unsigned type, in which wrapping around is defined. It has at
- * least 32 bits, because C would promote a narrower one to int. */
+/* Sums and products of integers use an unsigned type, in which C defines wrapping around. The type has at least 32
+ * bits, because C would promote a narrower one to int. */
 #define COMBINE_INTEGERS(kind, type, wide) \
     COMBINE(sum, kind, type, (type)((wide)a + (wide)x)) \
     COMBINE(prod, kind, type, (type)((wide)a * (wide)x)) \
@@ -73,8 +73,8 @@ static inline double from_bits_f64(uint64_t bits)
     return value;
 }
 
-/* Integers that have the order of the values, with -0 before +0. (A floating-point comparison takes -0 and +0
- * as equal.) */
+/* Turns numbers into integers of the same order, with -0 before +0. (A floating-point comparison takes -0 and +0 as
+ * equal.) */
 static inline int32_t key_f32(float value)
 {
     const uint32_t bits = number_bits(value);

@@ -1,8 +1,8 @@
 /* Reductions by 16-byte loads into registers: any GPU, any alignment, any number of sources.
  *
- * The number of bytes in flight to an SM limits the kernel's speed, above all over NVLink. So a thread issues
- * the loads of several vectors from several sources, 8 to 16 in all, before it uses the first. This keeps 64 to
- * 128 KiB in flight for each SM. */
+ * The number of bytes in flight to an SM limits the kernel's speed, above all over NVLink. So a thread issues 8 to 16
+ * loads, of several vectors from several sources, before it uses the first. This keeps 64 to 128 KiB in flight to each
+ * SM. */
 #include "sm/reduce.cuh"
 
 #define THREADS CECL_REDUCE_WIDE_THREADS

@@ -9,7 +9,7 @@ bool cecl_small_reduces(const struct cecl_small *small)
     return small->kind == CECL_SMALL_ALL_REDUCE || small->kind == CECL_SMALL_REDUCE_SCATTER;
 }
 
-/* Whether sendbuff has a block for each rank, rather than one block for all ranks. */
+/* Whether sendbuff has a block for each rank; otherwise its one block goes to all ranks. */
 static bool has_blocks(const struct cecl_small *small)
 {
     return small->kind == CECL_SMALL_ALL_TO_ALL || small->kind == CECL_SMALL_REDUCE_SCATTER;
@@ -42,7 +42,7 @@ ceclResult_t cecl_small_check(const struct cecl_small *small)
     return ceclSuccess;
 }
 
-/* The slot at `holder` in which the data of `sender` lies in this call. */
+/* The slot, at `holder`, for the data of `sender` in this call. */
 static unsigned char *slot_of(const struct cecl_small *small, int holder, int sender)
 {
     const uint64_t half = (small->epoch & 1) * (uint64_t)small->nranks;
@@ -51,9 +51,9 @@ static unsigned char *slot_of(const struct cecl_small *small, int holder, int se
 
 /* Chooses the row that this call renews. The calls that use a half renew its rows in turn. With the
  * largest slots all rows are renewed within 2^28 calls, far fewer than the 2^31 calls after which
- * the epoch written into a row comes again. Line 0 of a thread begins with its vector 0; line l > 0
- * begins with a part of its vector l - 1. A call whose block lacks that vector does not use the
- * line. */
+ * the epoch written into a row is in use again. Line 0 of a thread begins with data of its vector
+ * 0, line l > 0 with data of its vector l - 1. A call whose block lacks that vector does not use
+ * the line. */
 static void args_renew(const struct cecl_small *small, struct cecl_small_args *args)
 {
     const uint32_t in_slot = (uint32_t)(2 * small->slot_bytes / CECL_SMALL_ROW);
@@ -78,7 +78,7 @@ void cecl_small_args_make(const struct cecl_small *asked, struct cecl_small_args
 {
     struct cecl_small mine = *asked, *const small = &mine;
     if (small->counting)
-        small->epoch = 0; /* the kernel finds out which half */
+        small->epoch = 0; /* the slots of half 0; the kernel finds out which half it uses */
     const uint32_t n = (uint32_t)small->nranks;
     *args = (struct cecl_small_args){
         .send = small->send,

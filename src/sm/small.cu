@@ -8,7 +8,7 @@
 #define TOGETHER 4 /* ranks whose lines a thread polls at once */
 #define POLLS 64   /* polls between two looks at the clock and at `end` */
 
-/* The GPU's timer in ns. All SMs read the same one. */
+/* The GPU's timer in ns, which is the same for all SMs. */
 DEVICE uint64_t now_ns(void)
 {
     uint64_t now;
@@ -48,15 +48,14 @@ DEVICE void give_up(const cecl_small_args &args, uint32_t rank)
     fence_sys();
 }
 
-/* ---- what a thread moves at a time: three vectors of 16 bytes, in four lines. The 32 threads of a warp load
+/* ---- shares: what a thread moves at a time, three vectors of 16 bytes in four lines. The 32 threads of a warp load
  * and store contiguous bytes, so that NVLink carries whole packets. */
 
 struct share {
     uint32_t vector; /* index of the first vector; the next two are 32 and 64 vectors further on */
-    /* how many vectors the block has there, 0 to 3; n vectors take n + 1 lines, 0 vectors take
-     * none */
+    /* how many of these vectors the block has, 0 to 3; n vectors take n + 1 lines, 0 vectors take none */
     uint32_t vectors;
-    /* offset of the first line in the slot; each further line lies LINE_APART behind the previous one */
+    /* offset of the first line in the slot; each further line lies LINE_APART bytes after the previous one */
     uint32_t line;
 };
 #define LINE_APART CECL_SMALL_ROW
@@ -69,7 +68,7 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
-/* The epoch of a call, the flag in its lines, and how many bytes its half lies behind the slots in `args`. */
+/* epoch: of the call. line: the flag in its lines. half: bytes from the slots in `args` to those of its half. */
 struct turn {
     uint32_t epoch, line;
     uint64_t half;
@@ -85,8 +84,8 @@ template <bool counted> DEVICE turn turn_of(const cecl_small_args &args)
 
 /* ---- the user's buffers: the vectors that a block has, at any alignment */
 
-/* Loads or stores the first `left` bytes of a vector, 16 at most. The functions are not inlined, to keep the
- * code of the usual path short. */
+/* Loads or stores the first `left` bytes of a vector, 16 at most. Not inlined, to keep the code of the usual path
+ * short. */
 static __device__ __noinline__ vector bytes_load(const unsigned char *at, uint32_t left)
 {
     vector v = {{0, 0, 0, 0}};
@@ -138,7 +137,7 @@ DEVICE void share_load(const unsigned char *block, const share &s, uint32_t byte
     }
 }
 
-/* Stores the results of a share: `n` vectors for each vector of input. `bytes` is the size of a block of input. */
+/* Stores the results of a share: `n` vectors for each vector of input. bytes: of a block of input. */
 template <int n>
 DEVICE void share_store(unsigned char *block, const share &s, uint32_t bytes,
                         const vector v[PER * n])
@@ -184,8 +183,7 @@ DEVICE void lines_open(const lines &from, vector v[PER])
         v[w / 4].w[w % 4] = from.words[w / 3][w % 3];
 }
 
-/* A rank of [first, first + TOGETHER) whose part of a share has not come; this rank if all have
- * come. */
+/* A rank of [first, first + TOGETHER) whose lines of a share have not come; this rank if all have come. */
 DEVICE uint32_t missing(const cecl_small_args &args, const turn &now, uint32_t first,
                         const share &s, const lines got[TOGETHER])
 {
@@ -200,8 +198,8 @@ DEVICE uint32_t missing(const cecl_small_args &args, const turn &now, uint32_t f
     return rank;
 }
 
-/* Receives a share from ranks [first, first + TOGETHER), except this rank and ranks that do not
- * exist. Returns false if the wait has ended early; then some of the share is undefined. */
+/* Receives a share from ranks [first, first + TOGETHER), except this rank and numbers from nranks on. Returns false if
+ * the wait has ended early; then some of the share is undefined. */
 DEVICE bool receive(const cecl_small_args &args, const turn &now, uint32_t first, const share &s,
                     lines got[TOGETHER])
 {
@@ -242,8 +240,8 @@ DEVICE uint32_t peer_after(const cecl_small_args &args, uint32_t k)
     return rank_after(args.rank, 1 + k, args.nranks);
 }
 
-/* Sends a share of each rank's block, when all vectors are whole. The loads for several ranks are
- * issued together. Returns false if the communicator has failed; then nothing was sent. */
+/* Sends a share of each rank's block; all vectors must be whole. The loads for several ranks are issued together.
+ * Returns false if the communicator has failed; then nothing was sent. */
 DEVICE bool send_vectors(const cecl_small_args &args, const turn &now, const share &s,
                          uint32_t ended)
 {
@@ -282,8 +280,8 @@ DEVICE bool send_bytes(const cecl_small_args &args, const turn &now, const share
     return true;
 }
 
-/* Sends all data before this rank waits for any. Returns false if the communicator had already
- * failed; then nothing of sendbuff may reach a peer. */
+/* Sends all that this warp sends, before it waits for any data. Returns false if the communicator had already failed;
+ * then nothing of sendbuff may reach a peer. */
 DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t group, uint32_t step,
                      uint32_t vectors)
 {
@@ -298,9 +296,8 @@ DEVICE bool send_all(const cecl_small_args &args, const turn &now, uint32_t grou
     return true;
 }
 
-/* In this call's half of the slots, writes a far-away epoch into some lines that the call does not
- * use. Each call takes other lines, so sooner or later every line gets such an epoch. args_renew in small.c
- * chooses the row. */
+/* Writes a far-away epoch (CECL_SMALL_FAR) into a row of this call's half of the slots, except into lines that the call
+ * uses. Calls take the rows in turn. args_renew in small.c chooses the row, or this function if the call is counted. */
 template <bool counted>
 DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {
@@ -318,11 +315,11 @@ DEVICE void renew(const cecl_small_args &args, const turn &now, uint32_t vectors
         line_store(row + lane * 16, 0, 0, 0, now.epoch ^ CECL_SMALL_FAR);
 }
 
-/* One warp of the grid does this while the others send and wait.
+/* One warp of the grid runs this while the others send and wait.
  *
- * First the warp tells the peers that this rank has begun; in a captured call it tells the hosts instead. Then
- * it renews lines. No other thread writes these lines before this kernel ends. The fence is needed because the
- * next call writes the same words and no kernel waits for these stores. */
+ * First the warp tells the peers that this rank has begun; in a captured call it tells the hosts instead. Then it
+ * renews lines. No other thread writes the renewed lines before this kernel ends. The fence is needed because the next
+ * call writes the same words, and no kernel waits for these stores. */
 template <bool counted>
 DEVICE void tell(const cecl_small_args &args, const turn &now, uint32_t vectors)
 {
@@ -384,7 +381,7 @@ struct move {
     }
 };
 
-/* Receives and uses one share. Returns false when a wait has ended early. */
+/* Receives one share from all ranks and uses it. Returns false if a wait has ended early. */
 template <typename Use>
 DEVICE bool take_share(const cecl_small_args &args, const turn &now, const share &s)
 {
@@ -411,7 +408,7 @@ DEVICE bool take_share(const cecl_small_args &args, const turn &now, const share
     return true;
 }
 
-/* All warps of a block but the last move data. The last warp of block 0 runs `tell`. */
+/* In each block, all warps but the last move data. The last warp of block 0 runs `tell`. */
 template <typename Use, bool counted> DEVICE void exchange(const cecl_small_args &args)
 {
     const uint32_t warp = threadIdx.x / 32, warps = blockDim.x / 32 - 1;

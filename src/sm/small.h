@@ -4,10 +4,10 @@
  *
  * This file knows pointers and rank numbers, but no communicator.
  *
- * Every rank has slots, which all ranks write: [2 halves][nranks senders], each for `slot_bytes`
- * bytes of data. Data and flag travel in one store. A line is 16 bytes that are written and read
- * whole: 12 bytes of data and the call's epoch. The reader polls the line itself, so there is no
- * separate flag and no fence between data and flag. A thread moves 48 bytes in 4 lines:
+ * Every rank has slots, which all ranks write: [2 halves][nranks senders], each for `slot_bytes` bytes of data. A slot
+ * consists of lines of 16 bytes, which are written and read whole: 12 bytes of data and the call's epoch, which is
+ * their flag. The reader polls the line itself, so no fence is needed between data and flag. A thread moves 48 bytes in
+ * 4 lines:
  *
  *     rank r, thread t:   lines of t of my block -> slot r at every peer
  *                         lines of t of every slot here, in rank order -> op -> recvbuff
@@ -17,13 +17,13 @@
  * because calls on a rank are in order: the next kernel starts when the previous one has ended or, on another
  * stream, has set `done`.
  *
- * A call may be done on its rank while its last stores still travel to peers, for 1 to 2 us. The end of a
- * communicator cannot overtake these stores: before it unmaps peers' memory, it joins a thread and frees words and
- * streams through the driver, which takes far longer.
+ * A call may be done on its rank while its last stores still travel to peers, for 1 to 2 us. The end of a communicator
+ * cannot overtake these stores: before peers' memory is unmapped, a thread is joined, and words and streams are freed
+ * through the driver, which takes far longer.
  *
- * A graph repeats a captured call with the same arguments. Captured calls have slots of their own, and number their
- * own runs (struct cecl_counting). Their lines hold the epoch and, in upper bits, the number of the call among the
- * captured ones, so no call takes lines of another call with the same epoch (cecl_small_mark).
+ * A graph repeats a captured call with the same arguments. Captured calls have slots of their own, and their kernels
+ * count the runs (struct cecl_counting). Their lines hold the epoch and, in upper bits, the call's number among the
+ * captured calls, so no call takes lines of another captured call for its own (cecl_small_mark).
  *
  * Epochs repeat after 2^32 calls. A line that was written 2^32 calls ago, and not since, would look as if it held
  * data of the current call. So each call renews some lines that it does not use.
@@ -59,7 +59,7 @@ struct cecl_small {
     uint64_t bytes;
     ceclDataType_t type;
     ceclRedOp_t op;
-    bool widens; /* a reduction: as in struct cecl_reduction; then the call is not in place */
+    bool widens; /* as in struct cecl_reduction; a call that widens is not in place */
     /* the slots of each rank: cecl_small_slots_bytes bytes, 256-byte aligned */
     unsigned char *slots[CECL_SMALL_RANKS_MAX];
     uint64_t slot_bytes; /* a multiple of 512, at most 1 GiB, equal on all ranks */
@@ -67,27 +67,26 @@ struct cecl_small {
      * wrap around. The slots are zeroed before the first call, whose epoch is 1. A captured call ignores this
      * field: `counting` gives it the epoch. */
     uint32_t epoch;
-    /* a word on this rank's device. Once it is not 0, the kernel no longer waits, and a kernel that
-     * begins later sends nothing */
+    /* a word on this rank's device. Once it is not 0, a kernel that runs ends its waits, and a kernel that begins sends
+     * nothing */
     const uint32_t *end;
     /* a word on this rank's device, which the call sets if recv is undefined. If a wait ended
      * early, the value is 1 + a rank whose data had not come. If `end` was set before the call
      * began, the value is 1 + this rank */
     uint32_t *late;
-    /* limit of a wait in ns, by the GPU's timer or the host's clock; 0: only `end` ends it */
+    /* time limit of a wait in ns, by the GPU's timer or the host's clock; 0: only `end` ends waits early */
     uint64_t timeout_ns;
-    uint32_t max_sms; /* CUDA: the most SMs to use; 0: as many as waiting kernels may take */
-    /* NULL, or the part of a meeting that the kernel carries out. With CECL_MEET_SIGNAL_FIRST the
-     * kernel signals peers while it sends data. These signals are not ordered with the data: they
-     * only show the watchdog that the kernel has begun. With CECL_MEET_DONE the kernel sets
-     * `done`. */
+    uint32_t max_sms; /* CUDA: the most SMs to use; 0: as many as a kernel that waits may take */
+    /* NULL, or a meeting, of which the kernel carries out two parts. With CECL_MEET_SIGNAL_FIRST it signals peers while
+     * it sends data. These signals have no order with the data: they only show watchdogs that the kernel has begun.
+     * With CECL_MEET_DONE it sets `done`. */
     const struct cecl_meeting *meeting;
     /* not NULL: a captured call, which takes its epoch from here. It must have a meeting with CECL_MEET_DONE */
     const struct cecl_counting *counting;
 };
 
-/* Bytes of memory that each rank needs for its slots. A slot has twice the bytes of its data: lines take 4/3 times
- * the bytes of their data, and in the shortest slots twice the bytes. */
+/* Bytes of memory that each rank needs for its slots. A slot has twice the bytes of its data: lines take 4/3 times the
+ * bytes of their data, or twice the bytes in the shortest slots. */
 static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
 {
     return 2 * (uint64_t)nranks * 2 * slot_bytes;

@@ -2,12 +2,11 @@
 #include "sm/kernels.h"
 #include "sm/small_args.h"
 
-/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. A large call uses many
- * SMs, because an SM with less to send is done sooner. A small one is a single thread block, because that need
- * not count blocks at the end. Measured: docs/data/results.md, "Small calls by one kernel". */
+/* How the warps of a call are spread over SMs; each warp moves 1536 bytes of a block. A larger call uses many SMs,
+ * because an SM with less to send is done sooner. The smallest calls are a single thread block, so that no blocks need
+ * to be counted at the end. Measured: docs/data/results.md, "Small calls by one kernel". */
 #define WARPS_ALONE 4 /* up to this many warps make one block of threads */
-/* more warps are divided into thread blocks of this many, up to the largest number of thread
- * blocks */
+/* more warps are divided into thread blocks of this many, as long as the number of blocks allows */
 #define WARPS_EACH 2
 
 _Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS,
@@ -20,7 +19,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* For each GPU, once it is prepared: the most SMs that a call may take, and the kernels. */
+/* For each GPU, once it is prepared: how many SMs a call may take, and the kernels. */
 static struct small_gpu {
     uint32_t most;
     CUkernel move, counted_move, counted[CECL_KERNEL_TYPES];

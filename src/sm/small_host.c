@@ -1,14 +1,13 @@
 /* Small calls on the host: one thread for each rank does what the kernel of small.cu does. Ranks
  * may be threads or processes; slots are memory that they share.
  *
- * A line is 12 bytes of data and then its epoch, which is written by a release store. A reader that
- * sees the epoch by an acquire load also sees the data. It need not check the epoch again
- * afterwards, because no rank overwrites a line before it was read (see small.h). This order could
- * break only if two waits in a row end without data, and by then the communicator has failed.
+ * A line is 12 bytes of data and then its epoch, which is written by a release store. A reader that sees the epoch by
+ * an acquire load also sees the data. It need not check the epoch again after it has read the data, because no rank
+ * overwrites a line before it was read (see small.h). A line could be overwritten earlier only if two waits in a row
+ * ended without data, and by then the communicator has failed.
  *
- * On a GPU each warp moves a group of a block. Here one thread moves the groups one after another.
- * It sends all groups before it waits for any, so no peer waits for data behind a wait of this
- * rank. */
+ * On a GPU each warp moves a group of a block. Here one thread moves the groups one after another. It sends all groups
+ * before it waits for any, so no peer's data is held up by a wait of this rank. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -21,10 +20,9 @@
 #define LINE_WORDS 3
 #define GROUP_WORDS (CECL_SMALL_GROUP_BYTES / sizeof(uint32_t))
 
-/* Peers often come within microseconds, and may need this core, so a wait yields at first. (A sleep
- * would take longer: the kernel adds 50 us.) After YIELDS_NS a waiting rank sleeps, and leaves the
- * core to ranks that work. Each sleep is a fraction of the time waited so far, so it adds
- * little. */
+/* Peers often come within microseconds, and may need this core, so a wait yields at first. (A sleep would take longer:
+ * Linux adds 50 us.) After YIELDS_NS a waiting rank sleeps, and leaves the core to ranks that work. Each sleep is a
+ * fraction of the time waited so far, so it adds little. */
 #define YIELDS_NS 1000000
 #define NAP_PART 8
 #define NAP_MOST_NS 1000000
@@ -66,14 +64,13 @@ static void line_load(const unsigned char *at, uint32_t data[LINE_WORDS])
         data[w] = atomic_load_explicit(atomic_of(at) + w, memory_order_relaxed);
 }
 
-/* ---- groups: 1536 bytes of a block, or the rest of it. A group has 32 shares. A share is what one
- * thread of a GPU moves: share i is vectors i, i + 32 and i + 64. Its words fill its lines one
- * after another. */
+/* ---- groups: 1536 bytes of a block, or the rest of the block. A group has 32 shares. A share is what one thread of a
+ * GPU moves: share i is vectors i, i + 32 and i + 64 of the group. Its words fill its lines one after another. */
 
 struct group {
     uint64_t offset;  /* bytes from the start of the block */
     uint32_t bytes;   /* how many bytes the block has in this group */
-    uint32_t vectors; /* number of vectors that have at least one of those bytes */
+    uint32_t vectors; /* number of vectors, of which the last may be short */
     uint32_t line;    /* offset of the group's first row in a slot */
 };
 
@@ -151,7 +148,7 @@ static bool line_await(const struct cecl_small_args *args, const unsigned char *
     return true;
 }
 
-/* Receives what a rank has sent of a group. Returns false when the wait has ended early. */
+/* Receives a group from a rank. Returns false if the wait has ended early. */
 static bool group_receive(const struct cecl_small_args *args, uint32_t rank,
                           const struct group *group, uint32_t words[GROUP_WORDS])
 {
@@ -171,7 +168,7 @@ static bool group_receive(const struct cecl_small_args *args, uint32_t rank,
 
 /* ---- the call */
 
-/* Shows peers that this rank has begun. Only the watchdog reads these words, so no thread is woken. */
+/* Shows peers that this rank has begun. Only watchdogs read these words, so no thread is woken. */
 static void tell(const struct cecl_meeting *meeting)
 {
     if ((meeting->does & CECL_MEET_SIGNAL_FIRST) == 0)
@@ -232,8 +229,8 @@ static void group_use(const struct cecl_small *small, const struct cecl_small_ar
     cecl_reduce_host(&reduction);
 }
 
-/* Reads a group from all ranks, this one included, before it writes any of it, so the call may be
- * in place. Returns a rank for whose data a wait has ended early, or NOBODY. */
+/* Reads a group from all ranks, this one included, before it writes the group's result, so the call may be in place.
+ * Returns a rank for whose data a wait has ended early, or NOBODY. */
 static int receive_all(const struct cecl_small *small, const struct cecl_small_args *args)
 {
     uint32_t got[CECL_SMALL_RANKS_MAX][GROUP_WORDS];
@@ -261,7 +258,7 @@ static int exchange(const struct cecl_small *small, const struct cecl_small_args
     return receive_all(small, args);
 }
 
-/* Takes the next number, marks the call as begun, and tells the number to all hosts. */
+/* For a captured call: takes the next number, marks the call as begun, and tells the number to all hosts. */
 static uint32_t begin_counted(const struct cecl_meeting *meeting,
                               const struct cecl_counting *counting)
 {
@@ -280,7 +277,7 @@ void cecl_small_host(const struct cecl_small *asked)
     struct cecl_small_args args;
     if (small->counting) {
         small->epoch = begin_counted(small->meeting, small->counting);
-        small->counting = NULL; /* the epoch is known */
+        small->counting = NULL; /* the epoch is known now */
     }
     cecl_small_args_make(small, &args);
     if (asked->counting)

@@ -25,7 +25,7 @@ ceclResult_t cecl_splits_check(const struct cecl_splits_form *form)
     return ceclSuccess;
 }
 
-/* A number of rows, limited so that the sum of a table's rows cannot wrap around. */
+/* Limits a number of rows, so that the sum of a table's rows cannot wrap around. */
 static uint64_t bounded(uint64_t rows)
 {
     return rows < BEYOND ? rows : BEYOND;

@@ -23,7 +23,7 @@ DEVICE uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The sum of the numbers of all threads before this one. `room`: [THREADS] of shared memory. */
+/* The sum of the `mine` of all threads before this one. `room`: [THREADS] of shared memory. */
 DEVICE uint64_t sum_before(uint64_t mine, uint64_t *room)
 {
     const uint32_t t = threadIdx.x;
@@ -41,7 +41,7 @@ DEVICE uint64_t sum_before(uint64_t mine, uint64_t *room)
 /* This rank's blocks in its sendbuff, indexed by the blocks' numbers. */
 struct sent {
     cecl_splits_block blocks[BLOCKS];
-    /* Index in the input's order of the first block that ends beyond sendbuff; BLOCKS: none. */
+    /* index of the first block that ends beyond sendbuff, in the order of the input; BLOCKS: none */
     uint32_t beyond;
 };
 
@@ -100,18 +100,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     if (threadIdx.x == 0)
         word_store(call.number, number);
-    fence_sys(); /* so that flags that are copied next do not overtake the lines */
+    fence_sys(); /* flags that are copied next must not overtake the lines */
 }
 
 /* ---- places */
 
-/* What each thread block knows: the numbers of rows in the table, and where groups of blocks begin. A group of
- * rank `to` is all blocks for one of its experts or, on the way back, all blocks that come from one rank. */
+/* What each thread block knows: the numbers of rows in the table, and where groups of blocks begin. A group of rank
+ * `to` is all blocks for one of its experts or, in the order `back`, all blocks that come from one rank. */
 struct places {
     uint32_t rows[CECL_SPLITS_RANKS_MAX * BLOCKS]; /* [from][to * experts + expert] */
     uint64_t begin[BLOCKS];                        /* [to][group] */
-    /* the lines without their blocks. They are read once, because a peer that gives up may
-     * overwrite its line for its next call */
+    /* the lines, without their blocks. They are read only once, because a peer that has given up may overwrite its line
+     * by its next call */
     cecl_splits_line lines[CECL_SPLITS_RANKS_MAX];
     uint32_t needed[CECL_SPLITS_RANKS_MAX];
 };
@@ -134,7 +134,7 @@ DEVICE uint32_t rows_of(const cecl_splits_form &form, const places &p, uint32_t 
     return p.rows[from * form.nranks * form.experts + to * form.experts + expert];
 }
 
-/* How many rows the first `members` members of a group have together. */
+/* How many rows the first `members` members of a group have in all. */
 DEVICE uint64_t rows_before(const cecl_splits_form &form, const places &p, uint32_t to,
                             uint32_t group, uint32_t members)
 {
@@ -150,8 +150,7 @@ DEVICE const cecl_splits_line *line_of(const cecl_splits &call, uint32_t rank)
     return cecl_splits_line_at(&call.form, table, rank);
 }
 
-/* Replaces the numbers of rows of a rank's groups by the rows at which the groups begin. One thread calls
- * it. */
+/* For rank `to`: replaces each group's number of rows by the row at which the group begins. One thread calls it. */
 DEVICE void begin_groups(const cecl_splits_form &form, places *p, uint32_t to)
 {
     const uint32_t groups = groups_of(form);
@@ -180,9 +179,9 @@ DEVICE void tell_host(const cecl_splits &call, const cecl_splits_trouble &found)
     word_release(&call.trouble->what, found.what);
 }
 
-/* Reads the lines of all ranks. Returns true if rows may be moved by these lines: the communicator has not
- * failed, and all lines are from this call. Each thread block has its own answer, which all of its threads
- * get. */
+/* Reads the lines of all ranks. Returns true if rows may be moved by these lines: the communicator has not failed, and
+ * all lines are from this call. All threads of a thread block get the same answer; thread blocks may get different
+ * ones. */
 DEVICE bool read_lines(const cecl_splits &call, places *p)
 {
     const uint32_t r = threadIdx.x;
@@ -219,7 +218,7 @@ DEVICE void find_places(const cecl_splits &call, places *p)
     __syncthreads();
 }
 
-/* Where the block from rank `from` to an expert of rank `to` lies, cut off where recvbuff ends. */
+/* Where the block from rank `from` to an expert of rank `to` lies in recvbuff, cut off where recvbuff ends. */
 struct place {
     uint32_t at, rows;
 };
@@ -234,7 +233,7 @@ DEVICE place place_of(const cecl_splits_form &form, const places &p, uint32_t fr
             (uint32_t)least(rows_of(form, p, to, group, member), form.recv_rows - at)};
 }
 
-/* ---- what only one block of threads does */
+/* ---- what only one thread block does */
 
 DEVICE void write_out(const cecl_splits &call, const places &p)
 {
@@ -249,7 +248,7 @@ DEVICE void write_out(const cecl_splits &call, const places &p)
     call.out[blocks + threadIdx.x] = mine.at;
 }
 
-/* The expert of the first block for which rank `to` has no room. */
+/* The expert of the first block that does not fit into the recvbuff of rank `to`. */
 DEVICE uint32_t expert_beyond(const cecl_splits_form &form, const places &p, uint32_t to)
 {
     uint32_t from, expert = 0;
@@ -295,7 +294,7 @@ DEVICE uint64_t offset_of(const places &p, const array &a, uint32_t to)
     return a.is_scales ? p.lines[to].scales_offset : p.lines[to].recv_offset;
 }
 
-/* This rank's blocks in the order in which they are sent: first the blocks for the next rank. */
+/* This rank's blocks in the order in which they are sent, which begins with the blocks for the next rank. */
 struct blocks {
     uint32_t at[BLOCKS], rows[BLOCKS], place[BLOCKS];
     uint32_t chunks[BLOCKS + 1]; /* number of chunks of all blocks before */
@@ -313,8 +312,8 @@ DEVICE void find_block(const cecl_splits &call, const places &p, blocks *b)
     b->rows[i] = (uint32_t)cecl_splits_here(&form, b->at[i], there.rows);
 }
 
-/* Cuts an array's blocks into chunks. A block has no chunks if the receiver's array does
- * not lie in the receiver's slice. Uses p->begin as room for sums. */
+/* Cuts an array's blocks into chunks. A block gets no chunks if the receiver's array does not lie in the receiver's
+ * slice. Uses p->begin as room for sums. */
 DEVICE void find_chunks(const cecl_splits &call, const array &a, places *p, blocks *b)
 {
     const cecl_splits_form &form = call.form;
@@ -361,7 +360,7 @@ DEVICE void send_chunk(const cecl_splits &call, const array &a, const places &p,
               (uint32_t)least(bytes - first, CECL_SPLITS_CHUNK));
 }
 
-/* All thread blocks send an array's chunks. A warp takes its next chunk as soon as it is free. */
+/* All thread blocks send an array's chunks. A warp takes its next chunk as soon as it has copied one. */
 DEVICE void send_array(const cecl_splits &call, const array &a, places *p, blocks *b)
 {
     find_chunks(call, a, p, b);
@@ -369,7 +368,7 @@ DEVICE void send_array(const cecl_splits &call, const array &a, places *p, block
     for (uint32_t chunk = blockIdx.x * WARPS + threadIdx.x / 32; chunk < chunks;
          chunk += gridDim.x * WARPS)
         send_chunk(call, a, *p, *b, chunk);
-    __syncthreads(); /* before b->chunks is written again */
+    __syncthreads(); /* b->chunks is written again only after this */
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)

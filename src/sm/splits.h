@@ -1,8 +1,9 @@
-/* Rows whose numbers only the device knows: kernels exchange the numbers, and move the rows.
+/* Calls by splits on the device: only the device knows how many rows each rank sends. Kernels exchange these numbers,
+ * and move the rows.
  *
- * This file knows pointers and rank numbers, but no communicator. Every rank has one block for each
- * rank, or one for each expert of each rank. A block is a number of rows of equal size, and a split
- * is that number. Splits lie in memory of the device. A call has two steps:
+ * This file knows pointers and rank numbers, but no communicator. Every rank has one block for each rank, or one for
+ * each expert of each rank. A block is some rows of equal size; a split is a block's number of rows. Splits lie in
+ * memory of the device. A call has two steps:
  *
  *     tell | this rank's splits, and where its recvbuff lies -> its line in every rank's table
  *     (all ranks meet)
@@ -10,24 +11,24 @@
  *          | splits and places of the received blocks -> `out`
  *     (all ranks meet)
  *
- * No step waits for anything, so a rank's kernels need not run at the same time as its peers' kernels.
+ * No kernel waits (streams meet around them), so a rank's kernels need not run at the same time as its peers' kernels.
  *
- * Blocks lie in recvbuff one behind the other, in one of two orders:
+ * Blocks lie in recvbuff one after another, in one of two orders:
  *
  *     out     expert 0: of rank 0, of rank 1, ... | expert 1: of rank 0, ...
  *             Each expert begins at a multiple of `align` rows. If `align` is more than 1, an expert
  *             without rows takes the room of `align` rows.
  *     back    of rank 0: expert 0, expert 1, ... | of rank 1: expert 0, ...
  *
- * The input's splits lie in the other of these two orders. With one expert on each rank, both orders
- * are the order of ranks.
+ * The splits that the caller gives (the input) are in the other order. With one expert on each rank, both orders are
+ * the order of ranks.
  *
- * The tables of all ranks are equal, so ranks agree on what fits. Rows that a recvbuff has no room for
- * are not sent, and rows beyond sendbuff are not read. In both cases every rank tells its host.
+ * The tables of all ranks are equal, so ranks agree on what fits. Rows for which a recvbuff has no room are not sent,
+ * and rows beyond sendbuff are not read. In both cases every rank tells its host.
  *
- * Each line has a seal: a hash of the call's number and sizes, and of the line. No rank moves rows by a line
- * with a wrong seal. A rank finds such a line if the communicator fails before a peer's line has come, or if a
- * rank has called with other sizes. */
+ * Each line has a seal: a hash of the call's number, of its sizes and of the line. No rank moves rows by a line with a
+ * wrong seal. A seal is wrong if the communicator failed before a peer's line had come, or if a rank made the call with
+ * other sizes. */
 #ifndef CECL_SM_SPLITS_H
 #define CECL_SM_SPLITS_H
 
@@ -62,14 +63,14 @@ struct cecl_splits_block {
     uint32_t rows, at;
 } __attribute__((aligned(8))); /* a thread of a GPU writes it in one store */
 
-/* A rank's line in a table. It tells where the rank's recvbuff and second array lie, where its
- * blocks lie, which of these blocks is the first that ends beyond sendbuff, and which call the line
- * is from. Block number to * experts + expert goes to rank `to`. */
+/* A rank's line in a table. It tells where the rank's recvbuff and its second array for received rows lie, where its
+ * blocks lie in its sendbuff, which of these blocks is the first that ends beyond sendbuff, and which call the line is
+ * from. Block number to * experts + expert goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
     uint64_t beyond; /* 1 + the first block that ends beyond sendbuff; 0: none does */
     uint64_t seal;   /* see cecl_splits_seal */
-    /* behind it: [nranks * experts] blocks; see cecl_splits_blocks */
+    /* after it: [nranks * experts] blocks; see cecl_splits_blocks */
 };
 
 /* Functions that the host and kernels share. */
@@ -103,7 +104,7 @@ enum cecl_splits_trouble_kind {
 };
 struct cecl_splits_trouble {
     uint32_t what; /* enum cecl_splits_trouble_kind */
-    uint32_t rank; /* whose buffer is too small, or (OTHER) whose line is from another call */
+    uint32_t rank; /* whose buffer is too small; OTHER: whose line is from another call */
     uint32_t to;   /* SEND: the receiver of the first block that does not fit */
     /* the expert of the first block that does not fit; how many experts each rank has */
     uint32_t expert, experts;
@@ -124,7 +125,7 @@ struct cecl_splits {
     uint32_t *number;
     const void *rows, *scales; /* sendbuff, and the second array */
     const uint64_t *splits; /* [nranks * experts] rows of each block, in the order of the input */
-    /* [nranks * experts] where each block begins in sendbuff, in rows; NULL: one behind the other */
+    /* [nranks * experts] the row at which each block begins in sendbuff; NULL: blocks lie one after another */
     const uint64_t *offsets;
     /* [2][nranks * experts] written: rows of each received block, and where it begins in recvbuff,
      * in rows; both in the order of the received blocks */
@@ -192,9 +193,9 @@ CECL_SPLITS_BOTH uint64_t cecl_splits_mix(uint64_t hash, uint64_t word)
     return hash ^ (hash >> 32);
 }
 
-/* The seal of rank `rank`'s line in call number `number`. It covers the line's other words, too, so
- * it is valid only once they all have arrived, in whatever order. It does not cover the blocks,
- * because rows stay within the recvbuffs of the call, whatever the blocks say. */
+/* The seal of rank `rank`'s line in call number `number`. It covers the line's other words, so it is valid only once
+ * all of them have arrived, in whatever order. It does not cover the blocks: whatever these say, rows stay within the
+ * recvbuffs of the call. */
 CECL_SPLITS_BOTH uint64_t cecl_splits_seal(const struct cecl_splits *call, uint32_t rank,
                                            uint32_t number, const struct cecl_splits_line *line)
 {

@@ -1,5 +1,5 @@
-/* Splits on the host: one thread for each rank does what the kernels of splits.cu do. Tables and
- * recvbuffs are memory that ranks share. Flags around the steps order what ranks write and read. */
+/* Splits on the host: one thread for each rank does what the kernels of splits.cu do. Tables and recvbuffs are memory
+ * that ranks share. Barriers between the steps order what ranks write and read. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -58,8 +58,8 @@ static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t off
     }
 }
 
-/* Reads the lines of all ranks, without their blocks. Returns the first rank whose line is not from this
- * call; nranks: all are. Lines are read once, because a peer that gives up may overwrite its line. */
+/* Reads the lines of all ranks, without their blocks. Returns the first rank whose line is not from this call; nranks:
+ * all are from it. Lines are read only once, because a peer that has given up may overwrite its line. */
 static uint32_t read_lines(const struct cecl_splits *call, struct cecl_splits_line *lines)
 {
     const struct cecl_splits_form *form = &call->form;

@@ -5,7 +5,7 @@
 
 #define TEAM (CECL_ROW_SUMS_THREADS / CECL_ROW_SUMS_TEAMS)
 
-/* Adds a product to a sum, or begins the sum with it. */
+/* Adds a product to a sum, or begins a sum with the product. */
 DEVICE float add(float total, bool any, const float *weight, float x)
 {
     const float product = weight ? __fmul_rn(*weight, x) : x;

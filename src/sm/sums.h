@@ -1,11 +1,11 @@
-/* Sums of rows: for each token, the rows that belong to it are added, each with its weight.
+/* Sums of rows: for each token, adds the rows that belong to the token, each times its weight.
  *
  *     sums[t] = weights[t][0] * rows[places[t][0]] + weights[t][1] * rows[places[t][1]] + ...
  *
- * Products and sums are computed in fp32, in that order, each rounded to nearest even and never
- * fused. The result is rounded once, to the type of the elements; sm/reduce.h says how, and what
- * NaN and overflow give. Without weights rows are added as they are. A place that is not the number
- * of a row is skipped. A token without any row gets +0.
+ * Products and sums are computed in fp32, from left to right, each rounded to nearest even and
+ * never fused. The result is rounded once, to the type of the elements; sm/reduce.h says how, and
+ * what NaN and overflow give. Without weights rows are added as they are. A place that is not the
+ * number of a row is skipped. A token without any row gets +0.
  *
  * This file knows pointers, but no communicator. Host and GPU give the same bits. */
 #ifndef CECL_SM_SUMS_H
