@@ -235,8 +235,8 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 /* ---- shrink */
 
 /* If the parent has failed, waits until none of its calls is pending on this rank: a call whose waits were ended still
- * copies to peers, into memory that the new communicator's calls may use next. A member that knew of the failure has
- * told the others before they met. No member returns from the shrink before all have waited and joined. */
+ * copies to peers, into memory that the new communicator's calls may use next. All members know of a failure by now:
+ * one that knew told the others before they met. None returns from the shrink before all have waited and joined. */
 static void end_failed_calls(ceclComm_t comm, int64_t deadline)
 {
     const int half = cecl_ms_left(deadline) / 2 + 1,

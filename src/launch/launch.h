@@ -197,8 +197,8 @@ bool cecl_launch_captures(const void *comm);
  * A launch that a graph holds is in the launcher's list. When the graph is gone, a thread of the device hands the
  * launch over (cecl_launch_return), and the communicator's next call drops it. -- */
 
-/* Makes the graph hold the launch. It stays held even if only a part of it is captured afterwards, because the program
- * may launch that part. After an error nothing has changed. */
+/* Makes the graph hold the launch. It stays held even if only a part of it is captured afterwards, because a graph with
+ * that part may be launched. After an error nothing has changed. */
 ceclResult_t cecl_captured_hold(struct cecl_launch *launch);
 
 /* Waits up to 2 s (gone_ms of the launcher) until no graph holds a call of the communicator. Returns how many calls

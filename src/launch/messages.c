@@ -17,7 +17,7 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
     return cecl_role_of(call) == CECL_SENDER ? call->send : call->recv;
 }
 
-/* Whether the peer must reach this rank's buffer but cannot. The sender of a captured message copies the bytes. */
+/* Whether the peer must reach this rank's buffer but cannot. A captured message is copied by its sender. */
 static bool needs_bounce(const struct cecl_call *call)
 {
     return call->bytes > 0 && !(call->captured && cecl_role_of(call) == CECL_SENDER) &&

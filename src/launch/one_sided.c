@@ -195,7 +195,7 @@ static ceclResult_t check_args(ceclComm_t comm, struct making *making)
 
 /* ---- describing: slots and values of the call's signals and waits */
 
-/* Gives slot `slot` of a counter and a value for a signal or a wait of the plan. */
+/* Adds a pair (slot, value) for a signal or a wait of the plan. Returns the counter and the value's index. */
 static struct cecl_counted give_value(struct making *making, uint32_t counter, uint32_t slot,
                                       uint32_t value)
 {
@@ -280,7 +280,7 @@ static void describe_call(struct making *making, uint64_t stream_id)
     making->call.done = give_line(making, making->at);
 }
 
-/* Undoes describe_call(). Nothing may be enqueued yet. */
+/* Undoes describe_call(). Nothing of the call may be enqueued yet. */
 static void roll_back(struct making *making)
 {
     const struct cecl_one_sided_args *args = making->args;

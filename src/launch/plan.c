@@ -221,7 +221,7 @@ void cecl_kept_checked(struct cecl_launch *launch)
 
 /* ---- the program of a launch */
 
-/* Lists the peers' windows that the program uses in launch->imports. told.buffers has two buffers for each rank and
+/* Adds to launch->imports the peers' windows that the program uses. told.buffers has two buffers for each rank and
  * call. */
 static ceclResult_t collect_imports(struct cecl_launch *launch)
 {

@@ -22,8 +22,8 @@ static inline bool cecl_nccl_has_rank(const struct cecl_nccl_call *call,
     return call->root >= 0 && call->root < comm->nranks;
 }
 
-/* After the decision: whether the call must be refused, with *result. Also counts the call, if the process counts
- * calls. */
+/* Whether a call on which a decision was made is refused; then it returns *result. Also counts it, if calls are
+ * counted. */
 bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
                           const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                           ncclResult_t *result);

@@ -322,8 +322,8 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
     return cecl_nccl_pass_ncclCommWindowRegister(comm, buff, size, win, winFlags);
 }
 
-/* While cecl's communicator is being made, only the thread that makes it asks NCCL: NCCL's first ncclCommGetAsyncError
- * after its background work also cleans up, which two threads must not do at once. If a thread of this library was
+/* While cecl's communicator is being made, only the thread that makes it asks NCCL: the first ncclCommGetAsyncError
+ * after NCCL's background work also cleans up, which two threads must not do at once. If a thread of this library was
  * still finalizing cecl's communicator when NCCL was asked, NCCL's answer may be outdated once that thread has ended.
  * So the program gets ncclInProgress, and asks again. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)

@@ -2,8 +2,8 @@
  * the calls that go to NCCL. Most groups are carried out in one stage. Calls that cecl refuses in one group go into
  * consecutive stages. The stages come in this order: collectives that cecl makes, collectives that NCCL makes, messages
  * that NCCL makes, messages that cecl makes. Messages have stages of their own, because the messages of a group differ
- * between ranks. NCCL orders only the streams of calls in its own group. So before a stage its stream waits for the
- * streams of all the group's calls, and after it they wait for its stream. */
+ * between ranks. NCCL orders only the streams of calls in its own group. So the stream of a stage first waits for the
+ * streams of all the group's calls; these wait for it when the stage ends. */
 #include "nccl/group.h"
 
 #include "nccl/captured.h"

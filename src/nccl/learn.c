@@ -37,7 +37,7 @@ struct cecl_nccl_learn {
     uint64_t reported; /* number of calls when --stats was last updated */
     struct cecl_nccl_marks marks;
     struct cecl_verdict verdict; /* the result of the last trial on a period */
-    uint32_t repeated; /* how many repetitions of the step the trial timed as one period */
+    uint32_t repeated;           /* the trial timed so many repetitions of the step as one period */
     struct cecl_period period;
 };
 

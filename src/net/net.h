@@ -120,7 +120,7 @@ static inline nccl_comm cecl_net_comm(const struct cecl_net *net)
 /* join.c. NULL: no host memory, or no descriptor. */
 struct cecl_net *cecl_net_new(int nranks);
 void cecl_net_free(struct cecl_net *net);
-/* Returns the error for ranks on several hosts that use the host device. */
+/* Returns an error: ranks on several hosts cannot use the host device. */
 ceclResult_t cecl_net_refuse_hosts(int nhosts);
 /* Makes NCCL's communicator, and starts the thread. Collective over the line: all ranks succeed, or all fail. */
 ceclResult_t cecl_net_join(struct cecl_net *net, int64_t deadline);
