@@ -125,8 +125,8 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
     return launch->is_captured ? ceclSuccess : cecl_messages_learn(launch, index, &theirs);
 }
 
-/* A group that sends and receives at least this many bytes waits for its receivers. One GPU's copy engines move 8 MiB
- * in both directions in 44 us, two GPUs' in 22 us, so the host waits no longer than the GPUs gain. */
+/* A group with at least this many bytes in each direction waits for its receivers. One GPU's copy engines move 8 MiB in
+ * both directions in 44 us, two GPUs' in 22 us, so the host waits no longer than the GPUs gain. */
 #define MUCH_CUDA (8u << 20)
 #define MUCH_HOST (64u << 10)
 

@@ -36,7 +36,7 @@ void cecl_messenger_close(ceclComm_t comm)
 /* ---- checking */
 
 /* Refuses a launch with more messages with a peer than a ring has slots: the peer may take no message before this rank
- * has posted all of them. Each captured message of a group needs a word of its own, and there are CECL_HANDED. */
+ * has posted all of them. Each captured message of a group needs a word of its own; there are CECL_HANDED words. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

@@ -90,7 +90,7 @@ static ceclResult_t check_waits(ceclComm_t comm, const struct cecl_one_sided_arg
     return ceclSuccess;
 }
 
-/* Refuses the call if the peer has left, because its memory may be gone. */
+/* If the peer has left, fails the communicator, because the peer's memory may be gone. */
 static ceclResult_t check_is_there(ceclComm_t comm, int peer)
 {
     if (peer == comm->rank || !cecl_mesh_left(comm->mesh, peer))

@@ -43,7 +43,7 @@ struct cecl_nccl_call {
     bool reduces; /* the call is a reduction, so it needs SMs; false: it only moves data */
     /* NCCL's own handle, never a wrapper: programs also hand it to NCCL in other ways */
     ncclComm_t comm;
-    size_t count; /* in elements, as the call names them */
+    size_t count; /* number of elements, as in the program's call */
     ncclDataType_t datatype;
     ncclRedOp_t redop; /* for reductions */
     int root;          /* for calls with a root; for a send or a receive, the peer */

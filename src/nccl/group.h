@@ -61,9 +61,9 @@ void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
 bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_call *call,
                           struct cecl_nccl_comm *comm, ncclResult_t *result);
 
-/* Called before NCCL's outermost group ends, unless the end is only simulated. Decides on the calls that are not
- * decided on yet. They wait for this, because learning must not note the calls of a group that only this rank simulates
- * or refuses. If cecl makes no call of the group, puts all kept calls into NCCL's group. Returns the first error. */
+/* Called before NCCL's outermost group ends, unless the end is only simulated. Decides on the calls whose decision was
+ * left to the group's end, because learning must not note the calls of a group that only this rank simulates or
+ * refuses. If cecl makes no call of the group, puts all kept calls into NCCL's group. Returns the first error. */
 ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group);
 
 /* Puts the first `count` of these calls into NCCL's open group. Returns NCCL's first error. */

@@ -21,7 +21,7 @@
 
 struct envelope {
     int32_t place, rank; /* of the sender */
-    uint64_t number;     /* which letter of the sender */
+    uint64_t number;     /* number of the gather, from 1 on */
 };
 
 struct letter {

@@ -2,8 +2,8 @@
  *
  * Each of them opens an inbox before it calls NCCL: a Unix socket whose name the other ranks can compute. NCCL makes a
  * communicator only when all its ranks have called NCCL. So once the communicator is made, a rank that has no inbox and
- * has sent nothing will never come: it runs without this library, or on another host. A rank without this library would
- * take a message through NCCL for a call of the program, so meetings send none. */
+ * has sent nothing will never come: it runs without this library, or on another host. Meetings send nothing through
+ * NCCL, because a rank without this library would mistake it for a call of the program. */
 #ifndef CECL_NCCL_MEETING_H
 #define CECL_NCCL_MEETING_H
 

@@ -117,8 +117,8 @@ static void decide_on(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 
 /* ---- beginning */
 
-/* Offers to begin. If another communicator of this process has its trial, the offer says so. Then all ranks put the
- * trial off, at the same boundary. */
+/* Offers to begin, or says that this rank is busy, if another communicator of this process has its trial. Then all
+ * ranks put the trial off, at the same boundary. */
 static void offer(struct cecl_trial *trial)
 {
     trial->state = CECL_TRIAL_OFFERED;

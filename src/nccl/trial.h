@@ -10,11 +10,11 @@
  * busy. It is also put off if the subject is short and has not come often enough: a benchmark that calls each size some
  * hundred times ends before a trial could tell anything.
  *
- * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between
- * periods, at different times. What must be equal on all ranks, but does not follow from the sequence, is a decision: a
- * word in memory that all ranks share. The first rank that needs a decision makes it by compare-and-swap, from what all
- * ranks have published so far; the others read it. So ranks cannot differ, and no rank waits. Decisions are numbered,
- * and no word is used twice.
+ * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between periods, at
+ * different times. What must be equal on all ranks, but does not follow from the sequence, is settled by decisions. A
+ * decision is a word in memory that all ranks share. The first rank that needs a decision makes it by compare-and-swap,
+ * from what all ranks have published so far; the others read it. So ranks cannot differ, and no rank waits. Decisions
+ * are numbered, and no word is used twice.
  *
  * A turn has three periods of one arm. The first period is not counted, because it overlaps work of the turn before.
  * Each rank publishes how long the second and the third period took, once its GPU has reached their end. A decision
