@@ -106,8 +106,8 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool gro
            !cecl_pool_holds(&comm->pool, (const void *)(uintptr_t)call->recv.offset);
 }
 
-/* In place, the input lies in recvbuff, and is copied to the bounce buffer before the call. This copy is not needed
- * where a call has a sendbuff even in place: on the root of a rooted call, and if the layout differs between ranks. */
+/* In place, the input lies in recvbuff, and is copied to the bounce buffer before the call. Some calls have a sendbuff
+ * even in place, and need no such copy: a rooted call on its root, and calls whose layout differs between ranks. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

@@ -24,7 +24,7 @@ static bool needs_bounce(const struct cecl_call *call)
            cecl_buffer_is_private(buffer_of(call));
 }
 
-/* Lists the launch's messages with peers, without those of this rank to itself. */
+/* Lists the launch's messages with peers; leaves out those of this rank to itself. */
 static ceclResult_t collect_messages(struct cecl_launch *launch)
 {
     launch->nmessages = 0;

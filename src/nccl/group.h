@@ -14,7 +14,7 @@ struct cecl_nccl_kept {
      * between the same ranks in the same direction */
     int nth;
     /* -- set while the call's stage is carried out, or while ranks agree on captured calls -- */
-    struct cecl_nccl_comm *comm; /* NULL: aborted, so the call is dropped */
+    struct cecl_nccl_comm *comm; /* NULL: it was aborted, so the call is dropped */
 };
 
 struct cecl_nccl_group {
@@ -54,7 +54,7 @@ void cecl_nccl_group_forget_wishes(struct cecl_nccl_group *group);
 void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
 
 /* -- group.c. The calls of a group, which are kept until the outermost group ends. Messages are carried out after
- * collectives, as by NCCL, because a peer may have the same messages in a later group or outside groups -- */
+ * collectives, as in NCCL, because a peer may have the same messages in a later group or outside groups -- */
 
 /* cecl_nccl_take for a call in a group (call.h). If a call is refused, the group's end returns the first refusal, and
  * carries out no kept call. */
