@@ -117,7 +117,7 @@ struct cecl_launch {
     /* for a kept launch: generation_of() (plan.c) when its buffers were last checked */
     uint64_t checked;
     uint64_t hash; /* hash of the first `nfull` calls; by it kept launches are found */
-    int like; /* index of the first kept launch of the set with equal calls, or CECL_KEPT_WAYS */
+    int like; /* index in its set of the first kept launch with equal calls; CECL_KEPT_WAYS: none */
     uint32_t users; /* for a kept launch: how many launches are about to run its program */
     bool is_kept;
 

@@ -22,8 +22,8 @@ struct cecl_share_part {
         imports; /* imports of a peer's registered memory; held until the window is freed */
 };
 
-/* A window that ranks share. Freed handles are kept for new windows, and this struct is never freed, so that calls can
- * refuse a freed handle. */
+/* A window that ranks share. The struct's memory is reused for new windows, and never freed, so calls can refuse the
+ * handle of a freed window. */
 struct ceclWindow {
     struct cecl_handle handle;
     uint32_t magic;

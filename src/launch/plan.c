@@ -142,8 +142,8 @@ static bool was_told_as(const struct cecl_told *a, const struct cecl_told *b)
            are_equal(a->outside, b->outside, b->noutside * sizeof(*b->outside));
 }
 
-/* The kept launch that has equal calls, and about which ranks told each other the same. Keeps the peers' memory that
- * its program uses open while the call is made. */
+/* The kept launch that has equal calls, and for which ranks told each other the same. While the call is made, keeps
+ * open the peers' memory that its program uses. */
 static struct cecl_launch *kept_for(const struct cecl_launch *launch)
 {
     struct cecl_launch *const *set = set_of(launch);

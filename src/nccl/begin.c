@@ -67,7 +67,7 @@ static void drop(struct making *making)
         cecl_nccl_comm_retire(making->entry, CECL_NCCL_MAKING_TO_FREE);
 }
 
-/* Making a communicator waits for its other ranks. So each communicator but the first gets a thread of its own. */
+/* Whoever makes a communicator waits for its other ranks, so each one but the first gets a thread of its own. */
 static void make_all(struct making *makings, int count)
 {
     for (int i = 1; i < count; i++) {

@@ -151,8 +151,8 @@ ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count)
     return result;
 }
 
-/* Uses the relaxed capture mode: another thread may capture a stream in the global mode, and in that mode this call
- * would break the capture. */
+/* Uses the relaxed capture mode: by default this call would break a capture that another thread began in the global
+ * mode. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream)
 {
     int mode = RELAXED;

@@ -1,5 +1,5 @@
-/* Files that settings name, and shared memory, which the system treats as a file. A name that is not a regular file is
- * refused; the message names its kind. Beyond RLIMIT_FSIZE there is an error, and no signal. */
+/* Files that settings name, and shared memory, which the system treats as a file. A name of anything but a regular file
+ * is refused; the message names its kind. Beyond RLIMIT_FSIZE there is an error, and no signal. */
 #ifndef CECL_UTIL_FILE_H
 #define CECL_UTIL_FILE_H
 
@@ -20,7 +20,7 @@ const char *cecl_file_other_kind(const char *path);
 ceclResult_t cecl_file_check_limit(const char *what, size_t bytes);
 ceclResult_t cecl_file_grow(int fd, size_t bytes);
 
-/* Writes all bytes, or fails with a message. If `fd` is non-blocking and a full pipe, waits 5 s at most for its
+/* Writes all bytes, or fails with a message. If `fd` is a full pipe, and non-blocking, waits 5 s at most for the
  * reader. */
 ceclResult_t cecl_file_write(int fd, const char *bytes, size_t count);
 
