@@ -30,7 +30,7 @@ COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 # that survive them run against all other tests.
 TESTS = {
     "util": "^test_(settings|siphash|failure|tuning|error|file|limits|forked|bad_input_3)$",
-    "boot": "^(fuzz_corpus_(bootstrap|mesh)|test_(boot_.*|inbox|meeting|lifeline|(join|recovery|shrink|split)_3|"
+    "boot": "^(fuzz_corpus_(bootstrap|mesh)|test_(rank_words|boot_.*|inbox|meeting|lifeline|(join|recovery|shrink|split)_3|"
             "failure))$",
     "device": "^(fuzz_corpus_api|test_(host_.*|(pool|collectives|graphs|streams)_3))$",
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"

@@ -122,8 +122,9 @@ ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 {
     if (mmap(addr, mem->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_of(mem), 0) ==
         MAP_FAILED)
-        return cecl_fail(result_of(errno), "mmap of %zu bytes: %s (vm.max_map_count limits mappings)",
-                         mem->bytes, strerror(errno));
+        return cecl_fail(result_of(errno),
+                         "mmap of %zu bytes: %s (vm.max_map_count limits mappings)", mem->bytes,
+                         strerror(errno));
     return ceclSuccess;
 }
 
