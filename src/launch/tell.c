@@ -225,7 +225,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* Adds copies of private inputs to bounce buffers, if some rank came later than this one: later ranks fetch them. */
+/* If a rank came later than this one, adds copies of private inputs to bounce buffers, from which that rank fetches. */
 static ceclResult_t lend_inputs(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

@@ -1,8 +1,8 @@
 /* Passes calls to NCCL without knowing their signatures, which NCCL may change. Each function only jumps to its
  * symbol's target (symbol.h), so arguments in registers and on the stack stay as the caller set them.
  *
- * Each NAME of names.h has a function cecl_nccl_pass_NAME, which this library itself calls. NAME and pNAME are the same
- * function, unless collectives.c or follow.c has them.
+ * Each NAME of names.h has a function cecl_nccl_pass_NAME, which this library itself calls. NAME and pNAME are other
+ * names of this function, unless collectives.c or follow.c has them.
  *
  * Each function puts its symbol's address into a register that no calling convention uses for arguments.
  * cecl_nccl_lazy, the first target, passes this address and the call's return address to cecl_nccl_resolve. */

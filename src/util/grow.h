@@ -1,4 +1,4 @@
-/* Memory of one block, lists that grow, and sizes that are rounded up to whole units. */
+/* Memory that a C block frees at its end, lists that grow, and sizes that are rounded up to whole units. */
 #ifndef CECL_UTIL_GROW_H
 #define CECL_UTIL_GROW_H
 
