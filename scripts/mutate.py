@@ -305,7 +305,7 @@ class Worker:
                          "-L", self.labels], preexec_fn=self.limits).stdout
         end_orphans()
         out = re.sub(r"[^\n]*\*\*\*Skipped[^\n]*", "", out)
-        bad = re.search(r"Test +#\d+: (\S+) \.*(\*\*\*\S+)", out)
+        bad = re.search(r"Test +#\d+: (\S+) \.*([^.\n]*\*\*\*\S+)", out)
         if not bad:
             return None
         return ("timed out in " if "Timeout" in bad.group(2) else "killed by ") + bad.group(1)
