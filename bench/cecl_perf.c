@@ -75,7 +75,7 @@ static bool spin_up(const struct trial *t, const struct run *run)
     return true;
 }
 
-/* A check leaves the device idle for long, so each round warms up all sides before it times one. */
+/* Runs all rounds. Each warms up all sides before it times one, because a check leaves the device idle for long. */
 static bool measure_rounds(const struct trial *t, const struct run *run, long long *errors,
                            double rounds[MAX_ROUNDS][MAX_SIDES])
 {

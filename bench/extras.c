@@ -100,7 +100,7 @@ static bool time_pairs(const struct run *run, double us[PAIRS])
     return after == before || complain(run, "--alloc", "the pool grew amid allocations inside it");
 }
 
-/* The pool grows alike on all ranks, so they end with the same code. */
+/* Does --alloc. The pool grows alike on all ranks, so they end with the same code. */
 static int measure_alloc(const struct run *run)
 {
     static double us[PAIRS];

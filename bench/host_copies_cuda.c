@@ -35,7 +35,7 @@ static bool open_copies(struct side *side, const struct run *run, size_t send_by
     return true;
 }
 
-/* The stream `later` waits for all work on `earlier`. */
+/* Makes the stream `later` wait for all work on `earlier`. */
 static bool follows(struct copies *c, CUstream later, CUstream earlier)
 {
     const struct cecl_driver *const cu = gpu_get()->cu;

@@ -13,7 +13,7 @@ struct rows {
     bool gathers;
 };
 
-/* `way`: 0 contiguous, 1 rows. All-gathers are in place, all-to-alls are not. */
+/* Makes one call. `way`: 0 contiguous, 1 rows. All-gathers are in place, all-to-alls are not. */
 static bool call_one(const struct run *run, void *context, int way)
 {
     const struct rows *r = context;

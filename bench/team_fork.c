@@ -96,7 +96,7 @@ static ceclResult_t comm_init(ceclComm_t *comm, const ceclConfig_t *config)
     return ceclCommInitRankConfig(comm, all, made.id, own, config);
 }
 
-/* If one rank breaks off, the starting process ends the others. */
+/* Ends this rank. If it breaks off, the starting process ends the others. */
 static void leave(int end, bool broke)
 {
     (void)end;

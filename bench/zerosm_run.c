@@ -78,8 +78,8 @@ static void set_bytes(const char *name, size_t bytes)
     setenv(name, text, 1);
 }
 
-/* ceclCommInitAll takes settings only from the environment. The caller's are replaced, so that a case is the same
- * everywhere. */
+/* Sets the settings, which ceclCommInitAll takes only from the environment. The caller's are replaced, so that a case
+ * is the same everywhere. */
 static void set_environment(const struct stage *s)
 {
     setenv("CECL_DEVICE", "cuda", 1);
@@ -153,8 +153,8 @@ static void close_comms(struct stage *s, const ceclComm_t *comms, bool fine)
             ceclCommAbort(comms[g]);
 }
 
-/* Streams and memory are freed with their communicator. After a failure communicators are aborted, because ranks
- * may wait for each other. */
+/* Ends the communicators, and with them their streams and memory. After a failure they are aborted, because ranks may
+ * wait for each other. */
 static void close_all(struct stage *s, bool fine)
 {
     close_comms(s, s->comms, fine);
@@ -303,7 +303,7 @@ static bool explain_one(struct stage *s, int g, ceclExplanation_t *e)
     return called(s, g, ceclGroupExplain(s->comms[g], e), "ceclGroupExplain") && fine;
 }
 
-/* Explaining also makes the plans, so the calls only have to enqueue. */
+/* Explains the calls on all ranks. This also makes their plans, so the calls only have to enqueue. */
 static bool explain_all(struct stage *s)
 {
     const int expected = strcmp(s->c->policy, "never") == 0;
@@ -328,7 +328,7 @@ static bool call_one(struct stage *s, int g)
     return groups ? called(s, g, ceclGroupEnd(), "ceclGroupEnd") && fine : fine;
 }
 
-/* All ranks make a call in one group, so no rank is late to it. */
+/* Makes one call on all ranks; in one group, so that no rank is late to it, unless the case has late ranks. */
 static bool call_all_once(struct stage *s)
 {
     bool fine = s->c->late || called(s, 0, ceclGroupStart(), "ceclGroupStart");
@@ -407,7 +407,7 @@ static bool let_go(struct stage *s, struct hold_sms **holds)
     return held;
 }
 
-/* While SMs are held, nothing returns early, and no memory is allocated or freed. */
+/* Makes the calls while SMs are held. Meanwhile nothing returns early, and no memory is allocated or freed. */
 static bool run_held(struct stage *s, int patience_ms)
 {
     struct hold_sms *holds[ZEROSM_MAX_GPUS] = {NULL};

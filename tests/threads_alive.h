@@ -61,7 +61,7 @@ static inline bool thread_read_name(const char *tid, char name[32])
     return read;
 }
 
-/* CUDA starts threads of its own at any time, and keeps them. */
+/* Whether the thread is CUDA's own: CUDA starts threads at any time, and keeps them. */
 static inline bool thread_is_drivers(const char *tid)
 {
     char name[32];

@@ -36,7 +36,7 @@ struct options {
     bool show_rates, plans;
 };
 
-/* At most 1 TiB, so that no sum over 1024 ranks overflows. */
+/* Reads a number of bytes: at most 1 TiB, so that no sum over 1024 ranks overflows. */
 static bool bytes_of(const char *text, uint64_t *bytes)
 {
     char *end;

@@ -54,8 +54,8 @@ static double random_share(struct model_run *p, int rank)
     return (double)((x ^ x >> 31) >> 11) / (double)(UINT64_C(1) << 53);
 }
 
-/* How long a stream takes to go on behind waits. The delays are exponentially distributed, because rare long delays
- * drive GPUs apart. */
+/* How long a stream takes to go on after its waits have ended. The delays are exponentially distributed, because rare
+ * long delays drive GPUs apart. */
 static double wait_us(struct model_run *p, int rank)
 {
     const double jitter = p->rates->jitter;

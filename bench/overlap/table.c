@@ -112,7 +112,7 @@ static void print_row(const struct run *run, const struct settings *settings, co
         printf(" %8s\n", "-");
 }
 
-/* Late calls take longer, so the table says how many there were. */
+/* Prints how many calls were late, because those take longer. */
 static void print_late(const struct trial *t)
 {
     const char *before = "# calls to which a rank came late:";

@@ -18,7 +18,7 @@ static void clear_settings(void)
         unsetenv(names[i]);
 }
 
-/* All ranks read the same file, so only rank 0 prints a message. */
+/* Reads CECL_TUNING's file. All ranks read the same one, so only rank 0 prints a message. */
 static bool read_base(struct tuner *tuner)
 {
     const char *path = cecl_setting_text(CECL_SET_TUNING);

@@ -204,7 +204,7 @@ static void end_run(struct run *run)
     run->c = NULL;
 }
 
-/* If the request was not made, runs the case again. */
+/* Counts the case's result; if its request was not made, runs the case again. */
 static void judge(struct run *run, const struct options *options, struct tally *tally)
 {
     const struct exhaust_case *c = run->c;
@@ -310,7 +310,7 @@ static bool is_selected(const struct exhaust_case *c)
     return (c->nth == 1 && is_turn) || has_found(c);
 }
 
-/* A case's name decides its part: parts run separately, and the number of requests varies a little from run to run. */
+/* A name's hash decides a case's part: parts run separately, and the number of requests varies from run to run. */
 static uint32_t hash_of(const char *name)
 {
     uint32_t hash = 2166136261u;

@@ -79,7 +79,7 @@ static bool calls_alone(const struct life *life)
            (life->step->outcome == EITHER && !all_have_errors(life));
 }
 
-/* A rank that was refused alone, and whose communicator still works, repeats the call alone. */
+/* Makes the step. A rank that was refused alone, and whose communicator still works, repeats the call alone. */
 static ceclResult_t run(struct life *life)
 {
     ceclResult_t result = step_make(life);
@@ -129,7 +129,7 @@ static void make_step(struct life *life)
     life_meet(life);
 }
 
-/* A refused rank's own message contains at least one of these words. */
+/* Whether a refused rank's own message names the cause: it contains at least one of these words. */
 static bool names_cause(const struct life *life, const char *words)
 {
     const int call = life->ledger->refused_call;
@@ -276,7 +276,7 @@ static void go_on(struct life *life)
     life_prove(life, life->comm, NULL, life->n);
 }
 
-/* What a process keeps even without a refusal: the message of the ended communicator, and a thread's group. */
+/* Lists what a process keeps without a refusal, too: the message of the ended communicator, a thread's group. */
 static void list_left(struct life *life)
 {
     uintptr_t *left = life->report->left, at;

@@ -83,13 +83,13 @@ ceclResult_t step_join(struct life *life)
     return ceclCommInitRankConfig(&life->comm, life->n, life->meeting->id, life->me, &config);
 }
 
-/* An exchange fails once a rank has given up. */
+/* Whether an exchange must fail, because a rank has given up. */
 static bool gives_up(struct life *life)
 {
     return atomic_load(&life->meeting->gave_up);
 }
 
-/* A second attempt begins only when all ranks have left the first. */
+/* Joins by callbacks. A second attempt begins only when all ranks have left the first. */
 static ceclResult_t join_by_callbacks(struct life *life)
 {
     const ceclConfig_t config = step_config();

@@ -93,7 +93,7 @@ static bool leaves_usable(const struct life *life)
            (life->op == SPLIT && (life->c->fault == OTHER_CALL || life->c->when == AMID));
 }
 
-/* While another thread ends the process, any call may fail: CUDA ends before the process does. */
+/* Waits for the process's end, if another thread ends it: any call may fail meanwhile, because CUDA ends first. */
 static void await_exit(const struct life *life)
 {
     while (life->is_faulty && life->c->fault == EXITS)
@@ -124,7 +124,7 @@ void aftermath_check_error(struct life *life, ceclResult_t result)
 
 #define IDLE_MS 20
 
-/* A rank may leave while it has no pending call. Peers learn of it in their next call that needs the rank. */
+/* Whether peers of a rank without pending calls may learn of its fault only in a call that needs the rank. */
 static bool leaves_quietly(enum fault fault)
 {
     return fault == LEAVES || fault == EXITS || fault == ABORTS;
@@ -181,7 +181,7 @@ static void meet_left(struct life *life, int count)
     }
 }
 
-/* A shrink that does not exclude the dead rank names it, and may be called again. */
+/* Shrinks without excluding the dead rank, which the error must name. Another shrink may follow. */
 static void miss_the_dead(struct life *life)
 {
     char words[64];

@@ -188,7 +188,7 @@ static ceclResult_t attempt_end(struct life *life)
     return result;
 }
 
-/* By the manual, a result is valid if the communicator had not failed by the time the result was copied. */
+/* Ends an attempt. Its result is valid, by the manual, if the communicator had not failed when it was copied. */
 static ceclResult_t finish(struct life *life, const int *out, const struct call *call)
 {
     static int copy[INTS];

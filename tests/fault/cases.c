@@ -146,7 +146,7 @@ int fault_case_maker(const struct fault_case *c)
     return (int)(c->seed / 3 % (uint32_t)c->nranks);
 }
 
-/* A rank that ends before it has connected to the others leaves no trace, unless it made the id, which names its
+/* A rank that ends before it has connected to the others is not seen, unless it made the id, which names its
  * process. */
 bool fault_case_is_seen(const struct fault_case *c)
 {

@@ -268,7 +268,7 @@ static struct run *find_free(struct run *runs, int jobs)
     return NULL;
 }
 
-/* Registered memory is mapped files in this suite, which GPUs do not support. */
+/* Whether to run the case. In this suite registered memory consists of mapped files, which GPUs do not support. */
 static bool is_chosen(const struct fault_case *c, const struct options *options)
 {
     if (c->op == REGISTER && life_on_gpus())

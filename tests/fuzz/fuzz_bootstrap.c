@@ -223,7 +223,7 @@ static void check_parts(const struct client *c, const uint8_t *data, uint64_t by
     }
 }
 
-/* After the message of a failed job, the root sends a rank nothing more. */
+/* Checks the message of a failed job, after which the root sends a rank nothing more. */
 static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32_t status)
 {
     REQUIRE(status > 0 && status <= ceclTimeout && bytes > 0 && bytes < WORDS_MOST,
@@ -232,8 +232,7 @@ static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32
             (unsigned long long)bytes);
 }
 
-/* If a client sends more after all ranks' parts, its connection is a line (boot/oob.h), on which more replies
- * come. */
+/* Checks the replies. If a client sends more after all ranks' parts, its connection is a line, with more replies. */
 static void check_replies(const struct client *c, size_t at)
 {
     struct cecl_tcp_reply reply;

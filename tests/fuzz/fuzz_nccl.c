@@ -44,8 +44,8 @@ static void misuse_in_group(int rank, unsigned which)
     REQUIRE(result == ceclInvalidArgument, "a group with a bad call returns %d", result);
 }
 
-/* A group that is only simulated must not contain calls that the stand-in carries out at once (empty ones) or refuses
- * (reductions of small floats). */
+/* Whether a group that is only simulated may contain this call: the stand-in must neither carry it out at once (if it
+ * is empty) nor refuse it (a reduction of small floats). */
 static bool is_simulated(const struct random_call *c)
 {
     const bool is_small = c->type == ceclFloat16 || c->type >= ceclBfloat16;

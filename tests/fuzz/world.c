@@ -16,7 +16,7 @@
 #define DESCRIPTORS 256     /* most descriptors that can be counted */
 #define STEPS_MOST 1000000  /* waits of one run */
 #define START_NS 5000000000 /* any start time */
-#define SEND_BUFFER 4608    /* the smallest of Linux, so long messages need several sends */
+#define SEND_BUFFER 4608    /* the smallest that Linux has, so long messages need several sends */
 
 static struct {
     bool on;

@@ -382,7 +382,7 @@ static struct cecl_meeting meeting_of(uint32_t does, uint32_t base)
                                  .done_value = 77};
 }
 
-/* All peers except `but` of them reach the barrier. */
+/* Lets all peers except `but` of them reach the barrier. */
 static void peers_come(uint32_t value, int but)
 {
     for (int i = but; i < PEERS; i++)
@@ -462,7 +462,7 @@ static void dst_is_guarded(void)
     must_cuda(cudaDeviceSynchronize());
 }
 
-/* A whole meeting. Sources get their real data only after the kernel has begun to wait for peers. */
+/* Checks a whole meeting. Sources get their real data only after the kernel has begun to wait for peers. */
 static void a_kernel_meets(const struct way *way, uint32_t base)
 {
     static unsigned char expected[ROOM];

@@ -64,7 +64,7 @@ static int all_open(void **state)
     return 0;
 }
 
-/* `next` is the number of the next call. No kernel may be running. */
+/* Sets the number of the next call. No kernel may be running. */
 static void set_epoch(uint32_t next)
 {
     const uint32_t before = next - 1;
@@ -519,7 +519,7 @@ TEST(kernels_that_begin_after_the_end_tell_nothing)
     told = 0;
 }
 
-/* Rank 0 does not come. The slots are unusable afterwards. */
+/* Checks that waits end if rank 0 does not come. The slots are unusable afterwards. */
 static void waits_end(uint64_t timeout_ns, size_t bytes)
 {
     const bool long_wait = timeout_ns > UINT64_C(1000000000);

@@ -212,7 +212,7 @@ static void *share(void *argument)
     return NULL;
 }
 
-/* Every rank needs a thread, because a rank that shares its window waits for the others. */
+/* Shares a window on each rank. Each needs a thread, because a rank that shares its window waits for the others. */
 static void share_all(void)
 {
     pthread_t threads[MAX_GPUS];

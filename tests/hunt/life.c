@@ -104,7 +104,7 @@ static bool split(void)
     return true;
 }
 
-/* An allocation that fails has failed the communicator on all ranks. */
+/* Allocates and frees. If that fails, the communicator has failed on all ranks. */
 static void allocate(void)
 {
     void *at = NULL;
@@ -112,7 +112,8 @@ static void allocate(void)
         (void)!ceclMemFree(drawn.team->comm, at);
 }
 
-/* A share that fails has failed the communicator, too. The window ends with it at the latest; the memory does not. */
+/* Shares a window. If that fails, the communicator has failed. The window ends with it at the latest, not the
+ * memory. */
 static void share_window(void)
 {
     static unsigned char *at;
@@ -146,9 +147,9 @@ static int index_of(const struct team *team)
     return (int)(team - teams);
 }
 
-/* A refused group carries out no call, on any of its communicators. This rank revokes those that still work, so that
- * their other ranks learn that it does not make their calls. Under CECL_CHECK a peer that makes its call outside a
- * group gets an error that says that a group failed. */
+/* Accepts a failed call. A refused group carries out no call, on any of its communicators. This rank revokes those
+ * that still work, so that their other ranks learn that it does not make their calls. Under CECL_CHECK a peer that
+ * makes its call outside a group is told that a group failed. */
 static void excuse(const struct team *team, ceclResult_t result, bool grouped)
 {
     grouped = grouped || strstr(ceclGetLastError(NULL), "its group failed on another communicator");
@@ -197,8 +198,8 @@ static uint32_t all_of(const _Atomic uint32_t *words)
     return all;
 }
 
-/* A failure names a killed rank, with two exceptions: a rank revoked the communicator, or a group failed on another
- * communicator and the message names a rank of that one. */
+/* A failure must name a killed rank, with two exceptions: a rank revoked the communicator, or a group failed on
+ * another communicator and the message names a rank of that one. */
 static void check_is_named(const struct team *team, const struct hunt *hunt)
 {
     const char *words = ceclGetLastError(team->comm);

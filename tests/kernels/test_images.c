@@ -6,7 +6,7 @@
 #include "sm/images.h"
 #include "sm/kernel_names.h"
 
-/* A cubin is an ELF file, whose symbols have the kernels' names. */
+/* Whether a cubin has this kernel. A cubin is an ELF file, whose symbols have the kernels' names. */
 static bool cubin_has(const void *data, const char *name)
 {
     const unsigned char *const cubin = data;

@@ -181,7 +181,7 @@ TEST(a_bad_arm_has_one_turn)
     assert_true(outcome.periods[0] <= 3 * (1 + 3) + 3 + 3);
 }
 
-/* the bad one of three arms gets two times. After three rounds arm 0 and the best other arm share the rest */
+/* the bad one of three arms is timed twice. After three rounds arm 0 and the best other arm share the rest */
 TEST(only_the_bad_arm_is_dropped)
 {
     struct program program = training(7);

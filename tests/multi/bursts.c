@@ -306,7 +306,7 @@ static struct {
 } amid;
 uint64_t bursts_windows;
 
-/* Peers may write to the window until they learn of a failure. A window that was not freed keeps its memory until exit. */
+/* Shares a window. Peers may write to it until they learn of a failure: one that is not freed keeps its memory. */
 static void share(uint64_t kind)
 {
     static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};

@@ -52,7 +52,7 @@ static int count_threads(void)
     return count;
 }
 
-/* Sanitizers delay the release of freed memory, so memory is not checked with them. */
+/* 0 under sanitizers, which delay the release of freed memory. */
 static int count_resident_mib(void)
 {
     long pages = 0;

@@ -143,7 +143,7 @@ static void prepare(struct mail *m, struct mail_message *one, uint64_t *y)
     }
 }
 
-/* Memory in the pool of the mail's communicator, or of the communicator of all ranks. */
+/* Allocates in the pool of the mail's communicator, or of the communicator of all ranks. */
 static void allocate(struct mail *m, size_t bytes, uint64_t *x)
 {
     m->owner = random_next(x) % 4 == 0 ? home : m->team->comm;
@@ -218,7 +218,7 @@ static ceclResult_t make_group(struct mail *m, int stop, uint64_t *y)
     return result == ceclSuccess ? end : result;
 }
 
-/* A message of a rank to itself must be in a group. */
+/* Makes the next messages in a group, or one alone. A rank's message to itself must be in a group. */
 static ceclResult_t make_next(struct mail *m, int stop, uint64_t *y)
 {
     const struct mail_message *one = &m->messages[m->made];

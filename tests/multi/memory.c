@@ -224,7 +224,7 @@ static void gpu_piece_unmap(ceclComm_t comm, unsigned char *at, size_t bytes)
     TRY(cuMemUnmap, (CUdeviceptr)(uintptr_t)at, bytes);
 }
 
-/* At least two pieces. A mapping keeps its handle alive. */
+/* Maps at least two pieces. A mapping keeps its handle alive. */
 static void map_pieces(ceclComm_t comm, struct memory *m)
 {
     m->seam = gpu_granule(comm);

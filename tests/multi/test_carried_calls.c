@@ -3,8 +3,8 @@
  * tests all else about several hosts. */
 #include "random_call.h"
 
-/* NCCL has no strided calls, no tiles, and no all-to-all in place, and adds floats in another order. In a group or a
- * capture, ranks cannot exchange the places of a variable all-to-all. */
+/* Whether to draw the call. NCCL has no strided calls, no tiles, and no all-to-all in place, and adds floats in
+ * another order. In a group or a capture, ranks cannot exchange the places of a variable all-to-all. */
 static bool is_carried(const struct random_call *c, bool together)
 {
     return c->type < ceclFloat16 && c->kind != ALL_GATHER_STRIDED &&

@@ -102,7 +102,7 @@ static void second_half_is_of_no_file(struct mapped *m)
 {
     map(m->at + m->half, m->half, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
-/* A hole has one page: another thread may map memory there only if it fits. */
+/* It shrinks, or has a hole, by one page only, so few mappings of other threads fit there. */
 static void it_shrinks(struct mapped *m)
 {
     assert_ptr_equal(mremap(m->at, m->bytes, m->bytes - page(), 0), m->at);

@@ -11,8 +11,8 @@
 #define SMALL 16
 #define POISON 0xa5
 
-/* A pair of graphs on its own communicator. All pairs differ at the same time, because the watchdog needs three looks
- * for it. */
+/* A pair of graphs on its own communicator. All pairs differ at the same time, because a watchdog needs three looks
+ * to find a difference. */
 struct trial {
     ceclComm_t comm;
     ceclStream_t stream;

@@ -339,7 +339,7 @@ static bool has_message(void)
     return multi_rank == 0 || is_last();
 }
 
-/* All ranks begin before the communicator fails. */
+/* Begins the capture on all ranks before the communicator fails. */
 static void begin_together(void)
 {
     multi_ok(comm, ceclStreamBeginCapture(comm, stream));

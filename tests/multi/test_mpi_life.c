@@ -16,7 +16,7 @@ static bool is_refused(MPI_Comm mpi, ceclResult_t expected, const char *words)
     return is;
 }
 
-/* A communicator between the even ranks and the odd ranks. */
+/* Tries a communicator between the even ranks and the odd ranks. */
 static bool inter_communicators_are_refused(void)
 {
     int rank;

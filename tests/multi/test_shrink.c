@@ -91,7 +91,7 @@ TEST_WITH(joined(CECL_UNDEF), a_finalized_communicator_shrinks)
     shrink_works(comm, NULL, 0);
 }
 
-/* A call with a configuration reads the environment. */
+/* Passes a configuration, because otherwise the call would not read the environment. */
 static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int count,
                                        ceclComm_t *rest)
 {

@@ -80,7 +80,7 @@ static void let_go(ceclComm_t comm, ceclStream_t by)
     multi_ok(comm, ceclSignal(multi_rank, MARK, comm, by));
 }
 
-/* A word of the parent's memory that streams copy to. */
+/* Reads the word of the parent's memory to which streams copy. */
 static int read_word(void)
 {
     int word = 0;

@@ -88,7 +88,7 @@ static bool gather_alone(struct rank *rank)
     return CALL(ncclAllGather, &in, &out, 1, ncclInt32, rank->comm, NULL) && out == 1;
 }
 
-/* All communicators exist at the same time, so NCCL gives them different handles. */
+/* Makes a call on each of many communicators, which all exist at the same time, so their handles differ. */
 static bool call_in_a_crowd(int nranks)
 {
     enum { CROWD = 100 };
@@ -104,7 +104,7 @@ static bool call_in_a_crowd(int nranks)
     return is;
 }
 
-/* Each of these communicators ends before the next one is made, so NCCL gives handles again. */
+/* Makes a call on each of many communicators. One ends before the next is made, so NCCL gives handles again. */
 static bool call_alone_again(void)
 {
     bool is = true;

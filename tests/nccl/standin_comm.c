@@ -88,7 +88,7 @@ static ncclResult_t open_and_meet(ncclComm_t *comm, const char *name, int nranks
     return met == (ncclResult_t)ceclSuccess && is_non_blocking ? (ncclResult_t)ceclInProgress : met;
 }
 
-/* Without a configuration, a child inherits its parent's. */
+/* Whether a new communicator is non-blocking. A child without a configuration is as its parent. */
 static bool is_non_blocking(ncclComm_t parent, const ncclConfig_t *config)
 {
     int blocking = !parent || !parent->is_non_blocking;

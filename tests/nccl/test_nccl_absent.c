@@ -215,7 +215,7 @@ static int count_in(int file, const char *words)
     return count;
 }
 
-/* words: what is logged `times` times. */
+/* Runs ranks, of which `which` is absent by `leave`. Whether all is right, and `words` are logged `times` times. */
 static bool runs(const char *way, int which, void (*leave)(void), const char *words, int times)
 {
     const int file = memfd_create("meeting", 0), errors = memfd_create("errors", MFD_CLOEXEC);

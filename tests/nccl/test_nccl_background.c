@@ -358,7 +358,7 @@ TEST(an_abort_while_it_is_finalized_leaves_nothing)
     assert_true(time(NULL) - start < PROMPT);
 }
 
-/* The other rank never takes part in the call. */
+/* Rank 1 aborts, and never takes part in the call. */
 static bool finalize_after_an_abort(struct rank *r)
 {
     struct pending call;

@@ -52,7 +52,7 @@ static void linger(uint64_t us)
         nanosleep(&pause, NULL);
 }
 
-/* A call ends by itself after a while, or when its communicator has failed. */
+/* Makes a call, which ends by itself after a while, or when its communicator has failed. */
 static void use(ceclComm_t ours)
 {
     REQUIRE(ours->ends == 0);

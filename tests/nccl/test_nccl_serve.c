@@ -338,8 +338,8 @@ TEST_UNDER("all", a_split_is_served_and_outlives_its_parent_and_threads_keep_the
     assert_true(run_lives(RANKS, make_and_end_under_a_name, NULL));
 }
 
-/* A call ends earlier on one rank than on another. If the first one revoked the communicator in between, the call would
- * fail on the other. */
+/* Waits until all ranks have come. A call ends earlier on one rank than on another: if the first one revoked the
+ * communicator in between, the call would fail on the other. */
 static void wait_for_all(_Atomic int *come, int nranks)
 {
     atomic_fetch_add(come, 1);

@@ -49,8 +49,8 @@ struct setup {
     int nranks;
     const char *node_size; /* CECL_NODE_SIZE; NULL: not changed */
     bool joins;            /* each rank joins, allocates and makes a stream before it runs */
-    const char *
-        name; /* a variable that is set on `only`, or on all ranks if `only` is negative; or NULL */
+    const char
+        *name; /* NULL, or a variable that is set on rank `only`, or on all if `only` is negative */
     const char *value; /* NULL: it is unset */
     int only;
 };

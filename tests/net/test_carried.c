@@ -320,7 +320,7 @@ static void join_fails(struct rank *r)
     REFUSED(ceclCommInitRank(&r->comm, r->nranks, r->id, r->rank), expected_result, expected);
 }
 
-/* If the variable has this value on rank `only` (or on all ranks), all ranks are refused, with the same reason. */
+/* Whether all ranks are refused, with the same reason, if the variable has this value on rank `only`, or on all. */
 static bool refuses(const char *name, const char *value, int only, ceclResult_t result,
                     const char *text)
 {

@@ -122,7 +122,7 @@ static nccl_result reduce_nothing(const void *send, void *out, size_t count, int
     return NCCL_SUCCESS;
 }
 
-/* NCCL does the same while the GPU's queue is full. */
+/* Returns once it is aborted, as NCCL does while the GPU's queue is full. */
 static nccl_result end_when_aborted(void)
 {
     atomic_store(&is_stuck, true);

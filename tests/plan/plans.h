@@ -189,8 +189,8 @@ static inline bool is_missed(const struct cecl_verify_program *program, struct c
     return missed;
 }
 
-/* Under a sanitizer, which slows the verifier down and looks for other faults, only a quarter of the calls are
- * verified, so spread that no loop of a test always skips the same ones. */
+/* Whether to verify now. A sanitizer slows the verifier down and looks for other faults, so with it only every fourth
+ * call is verified, in an order in which no loop of a test always skips the same ones. */
 static inline bool verifies_this_time(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -91,7 +91,7 @@ static bool has_met(int rank, const struct group *group)
     return true;
 }
 
-/* Each word gets a counter of its own, because the verifier knows no slots. */
+/* Gives each word a counter of its own, because the verifier knows no slots. */
 static void name_words(const struct group *group, struct cecl_plan *plan)
 {
     for (uint32_t s = 0; s < plan->nsteps; s++) {

@@ -133,7 +133,7 @@ static void make_launch(int rank)
     groups[rank]++;
 }
 
-/* Hosts go on in a random order, some far ahead of others. */
+/* Posts all messages. Hosts go on in a random order, some far ahead of others. */
 static void post_all(void)
 {
     for (int left = program.nranks; left > 0;) {

@@ -23,8 +23,8 @@ static struct cecl_part small_of(enum cecl_op_index op, uint64_t n, bool in_plac
     return part;
 }
 
-/* Signals, posts and waits, one of each for each peer, from the next rank on. Then one step takes the data out of the
- * slots: a batch, or a reduction in rank order. */
+/* The plan must have a signal, a post and a wait for each peer, from the next rank on. Then one step takes the data
+ * out of the slots: a batch, or a reduction in rank order. */
 static void prints(enum cecl_op_index op, uint8_t half, const char *expected)
 {
     const struct cecl_part part = small_of(op, 3, true, 40, half);

@@ -168,8 +168,8 @@ static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
     }
 }
 
-/* In calls with a root, only copies are harmed, because many of their waits are for more than necessary. In a broadcast
- * another rank may have the same bytes, so a wrong source is no fault. */
+/* Draws a call with a root. In these only copies are harmed, because many of their waits are for more than necessary.
+ * In a broadcast another rank may have the same bytes, so a wrong source is no fault. */
 static struct cecl_part random_rooted(enum harm harm, int nranks)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_GATHER, CECL_OP_SCATTER, CECL_OP_BROADCAST};

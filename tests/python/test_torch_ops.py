@@ -247,7 +247,7 @@ def operators_pass_opcheck(at):
 
 
 def rows_for_experts_by_operators(at):
-    """PyTorch's all_to_all_vdev, and its _2d and back."""
+    """PyTorch's all_to_all_vdev, and all_to_all_vdev_2d and its way back."""
     group, width, local = ops.name(), 3, 2
     room = 5 * local * at.size
     out, back = (moe.empty((room + 8, width), torch.float32, at.device) for _ in range(2))

@@ -169,7 +169,7 @@ static struct {
     const char *doing;
 } here;
 
-/* These calls are not safe in a signal handler. The process hangs anyway, and ends here. */
+/* Prints what hangs. These calls are not safe in a signal handler, but the process hangs anyway, and ends here. */
 static void tell_hang(int signal)
 {
     fprintf(stderr, "rank %d hangs: epoch %llu of seed %llu, step %d, %s\n", multi_rank, here.epoch,

@@ -230,7 +230,7 @@ TEST(who_began_elsewhere_is_passed_on_while_ranks_join)
     close_ranks(NULL);
 }
 
-/* Rank 2 takes part in the exchange of names, and listens, but does not connect. */
+/* Lets rank 2 take part in the exchange of names, and listen, but not connect. */
 static void start_without_rank_2(char room[RANKS * INVITATION], int64_t timeout_ms)
 {
     struct cecl_invitation mine;

@@ -240,7 +240,7 @@ static void *post_later(void *argument)
     return NULL;
 }
 
-/* Rank 1 waits for a message until another thread runs `run`. */
+/* Checks that rank 1's wait for a message lasts until another thread runs `run`. */
 static void ends_the_wait(void *(*run)(void *))
 {
     const int64_t begin = cecl_now_ms();

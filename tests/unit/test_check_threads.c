@@ -95,7 +95,7 @@ TEST_BETWEEN(so_has_one_that_asks_for_places, open_checked, abort_all)
     refuse_at_length(CECL_OP_ALL_TO_ALLV);
 }
 
-/* Otherwise rank 1 would get an error from a communicator that still works, until its watchdog looks. */
+/* A refusal alone would give rank 1 an error from a communicator that works until its watchdog looks. */
 TEST_BETWEEN(a_refusal_for_a_failed_communicator_fails_it_on_the_peers, open_checked, abort_all)
 {
     struct refusal refusals[RANKS];

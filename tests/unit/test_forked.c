@@ -40,7 +40,7 @@ static void list_descriptors(bool out[MOST_FDS])
         out[fd] = fcntl(fd, F_GETFD) >= 0;
 }
 
-/* Files of /proc do not count: functions that read them close them before they return. */
+/* Whether a descriptor is new. Files of /proc do not count: functions that read them close them. */
 static bool is_new(int fd)
 {
     char path[32], target[64] = "";

@@ -130,7 +130,7 @@ TEST_BETWEEN(the_address_of_a_line_is_not_read_while_another_thread_reads, open_
     pthread_join(reads, NULL);
 }
 
-/* The root sends what the rank has said back, as the parts of all ranks. */
+/* The root sends back what the rank has said, as the parts of all ranks. */
 static void *echo(void *result)
 {
     struct cecl_tcp_said said;

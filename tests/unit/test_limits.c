@@ -173,7 +173,7 @@ TEST(a_process_that_may_open_too_few_files_is_told_how_many)
         "than 448 descriptors");
 }
 
-/* The limit is soft, and its signal would end the process. */
+/* Makes the call under a limit on the size of files, whose signal would end the process. */
 static ceclResult_t with_files_of(rlim_t bytes, ceclResult_t (*call)(void))
 {
     const rlim_t before = soft_limit(RLIMIT_FSIZE, bytes);

@@ -20,7 +20,7 @@
 #define EVENT_BYTES 1024 /* bytes of a record of the log; where the rank lies in a record */
 #define EVENT_RANK_AT 12
 
-/* A mesh without rows takes every rank for alive. */
+/* Makes a mesh without rows, which takes every rank for alive. */
 static struct cecl_mesh *mesh_without_news(int rank)
 {
     static int unknown[RANKS] = {-1, -1, -1, -1};

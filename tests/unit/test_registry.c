@@ -821,7 +821,7 @@ TEST_BETWEEN(memory_that_another_gpu_has_open_stays, set_up_second, tear_down_se
     second.dev = &device;
 }
 
-/* A call on `user` has begun, and waits for memory that replaced memory of earlier calls, on `user` and `second`. */
+/* A call on `user` waits for new memory. Earlier calls on `user` and `second` used the memory before it. */
 TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_second,
              tear_down_second)
 {

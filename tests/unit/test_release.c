@@ -276,8 +276,7 @@ TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
 
 static char *buffers[RANKS];
 
-/* All join and allocate in a group: one by one, ranks would wait for other threads, maybe longer than a short
- * limit. */
+/* Joins and allocates in one group, so no rank waits for another's thread, maybe longer than a short time limit. */
 static void open_ranks(size_t bytes, const char *timeout_ms)
 {
     setenv("CECL_TIMEOUT_MS", timeout_ms, 1);

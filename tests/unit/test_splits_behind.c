@@ -28,7 +28,7 @@ static int open_with_memory(void **state)
     return 0;
 }
 
-/* Programs may write the host device's memory. */
+/* Fills inputs directly, as programs may on the host device. */
 static void fill(int rank, int round)
 {
     struct memory *mine = memory[rank];

@@ -115,7 +115,7 @@ static void *repeat_calls(void *argument)
 
 #define PLANS 3 /* of each rank */
 
-/* A call has a plan for each order in which ranks come. Here ranks wait up to 1 s for each other: a call has one plan. */
+/* Makes ranks wait up to 1 s for each other. A call has a plan for each order in which ranks come: now it has one. */
 static void wait_for_late_ranks(void)
 {
     static const char text[] = "cecl-tuning 1\nlate.wait_ns * any 1000000000\n";

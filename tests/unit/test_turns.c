@@ -119,7 +119,7 @@ TEST_BETWEEN(a_look_tells_whether_a_phase_was_signalled_since_the_last, open_wor
     assert_false(cecl_turns_go_on(&flags));
 }
 
-/* This rank's next call may wait for the peer, but shows nothing until then (comm/look.c asks the driver). */
+/* At its start this rank's next call waits for the peer, but no word shows it (comm/look.c asks the driver). */
 TEST_BETWEEN(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here, open_words,
              close_words)
 {

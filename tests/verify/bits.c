@@ -16,7 +16,7 @@ static struct verify_taken *taken_by(const struct verifier *v, int writer, int r
     return &v->taken[(writer * v->nranks + reader) * VERIFY_BITS + bit];
 }
 
-/* In the beginning, the last phase of all earlier calls is done. */
+/* Sets the words as after the last phase of all earlier calls. */
 void verify_bits_begin(struct verifier *v)
 {
     for (int r = 0; r < v->nranks; r++)

@@ -194,7 +194,7 @@ verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t 
 /* The end of a call's input, and the end of its recvbuff. */
 uint64_t verify_send_bytes(const struct cecl_call *call);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
-/* How many bytes a reduction writes. If the result has twice the bytes, its byte i counts as made of bytes i / 2. */
+/* How many bytes a reduction writes. If elements become twice as large, byte i counts as made of bytes i / 2. */
 static inline uint64_t verify_result_bytes(const struct cecl_plan *plan,
                                            const struct cecl_reduce *reduce)
 {
@@ -240,7 +240,7 @@ ceclResult_t verify_messages_output(const struct verifier *v,
                                     const struct cecl_verify_launch *launch, int rank);
 void verify_messages_renew(const struct verifier *v, const struct cecl_verify_launch *launch,
                            int rank);
-/* run.c: walks all plans in an order that the flags allow. Meanwhile clocks and data are made. */
+/* run.c: walks all plans in an order that the flags allow. On the way it makes the clocks, and moves the data. */
 ceclResult_t verify_run(struct verifier *v);
 /* run.c: adds an event after an actor's last one, and returns its clock (`step`: its step; UINT32_MAX: the user's
  * turn); records an access by the actor's last event; orders a clock after an event of another actor. */

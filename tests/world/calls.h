@@ -60,7 +60,7 @@ struct call {
     ceclRedOp_t op;
     bool by_kernel, pushes;                    /* options to set before the call */
     enum { NEVER, ALWAYS, BY_TURNS } captured; /* by a graph that is then launched */
-    int beside; /* if a rank errs: how many ranks beside the root, or ints too few in a message */
+    int beside; /* of calls that err: distance from the right root, or ints that a message lacks */
 };
 
 extern const struct call call_gather, call_gather_few, call_gather_by_kernel, call_exchange,
