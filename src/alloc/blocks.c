@@ -12,7 +12,7 @@ struct cecl_piece {
     bool taken;
 };
 
-/* How many blocks start at or below `offset`. */
+/* How many blocks start at `offset` or before. */
 static size_t start_up_to(const struct cecl_blocks *blocks, uint64_t offset)
 {
     size_t low = 0, high = blocks->count;
@@ -77,7 +77,8 @@ bool cecl_blocks_take(struct cecl_blocks *blocks, uint64_t bytes, uint64_t *offs
     return true;
 }
 
-/* Joins the block at `at` with the next block, if both are free and lie in the same region. */
+/* Joins the block with index `at` and the next block, if both are free and lie in the same
+ * region. */
 static void coalesce(struct cecl_blocks *blocks, size_t at)
 {
     struct cecl_piece *a = &blocks->list[at], *b = a + 1;

@@ -1,4 +1,4 @@
-/* Which bytes of an address range are free and which are taken. This file handles only numbers: no memory, no peers.
+/* Which bytes of an address range are free and which are taken. This file knows only numbers: no memory, no peers.
  *
  * All blocks are in one list, sorted by offset. Finding the block that holds an offset takes O(log n). Allocating, at
  * the lowest offset that fits, and freeing take O(n). Equal sequences of calls give equal offsets on every rank; the
@@ -21,7 +21,7 @@ struct cecl_blocks {
     uint64_t used_blocks;
 };
 
-/* Makes sure that the next cecl_blocks_add_region and one cecl_blocks_take after it cannot fail. */
+/* Makes room in the list, so that the next cecl_blocks_add_region and one cecl_blocks_take after it need no memory. */
 ceclResult_t cecl_blocks_reserve(struct cecl_blocks *blocks);
 
 /* Adds a region: a range of free bytes. Blocks of two regions are never joined, so each block lies within one

@@ -7,9 +7,9 @@
  *     private     memory that no peer can reach. All private memory is one window, and the offset is the
  *                 address itself.
  *
- * Windows are reference-counted. References are held by the registry (while the memory exists), by the
- * caller's registrations, by calls that are being made, and by kept plans. While a window has a reference, its buffers
- * can be turned into addresses, even if the registry has forgotten the window. */
+ * Windows are reference-counted. These hold references: the registry (while the memory exists), the caller's
+ * registrations, calls that are being made, and kept plans. While a window has a reference, its buffers can be turned
+ * into addresses, even if the registry has forgotten the window. */
 #ifndef CECL_ALLOC_BUFFER_H
 #define CECL_ALLOC_BUFFER_H
 
@@ -29,13 +29,13 @@ struct cecl_registered {
 
 struct cecl_window {
     uint64_t home;   /* the address of the window's first byte; 0: the private window */
-    uint64_t number; /* 0: peers cannot reach the window; its buffers are in the private one */
+    uint64_t number; /* 0: peers cannot reach it, so its buffers count as private */
     /* -- for registered windows -- */
     uint64_t bytes;
     struct cecl_registered *regions; /* [nregions], in the order of addresses */
     size_t nregions, room;
     uint32_t pins; /* how many registrations by the caller cover the window */
-    /* the last call that used the window is done once the word `done` (flags/flags.h) has reached this value */
+    /* the value that the word `done` (flags/flags.h) reaches when the last call that used the window is done */
     uint32_t last_use;
     bool used;
     bool gone;                   /* the registry has forgotten the window */
@@ -61,7 +61,8 @@ static inline bool cecl_window_is_registered(const struct cecl_window *window)
     return window && window->number >= CECL_WINDOW_FIRST;
 }
 
-/* Take and give back a reference to a window. Only registered windows have a count, because the others always exist. */
+/* The next two functions take and give back a reference. Only registered windows count them, because the others always
+ * exist. */
 static inline void cecl_window_hold(struct cecl_window *window)
 {
     if (cecl_window_is_registered(window))

@@ -7,7 +7,7 @@
 #include "util/grow.h"
 
 #define PAGE ((uint64_t)sysconf(_SC_PAGESIZE)) /* 64 KiB on some hosts */
-#define LINE 64u /* bytes of a cache line: two ranks' flags never share one */
+#define LINE 64u /* bytes of a cache line; flags of two ranks never share a line */
 
 uint64_t cecl_hosted_half(uint64_t most)
 {
@@ -59,7 +59,7 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
     return ceclSuccess;
 }
 
-/* Unlike the device's host_write, makes no system call for each word, because no thread waits for these words yet. */
+/* Does without host_write of the device and its system calls, which only waiting threads need: none waits yet. */
 void cecl_hosted_begin(uint32_t *words, size_t count, uint32_t value)
 {
     for (size_t i = 0; i < count; i++)

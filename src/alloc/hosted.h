@@ -20,12 +20,12 @@ struct cecl_hosted {
     uint64_t apart;   /* bytes */
     uint64_t turn;    /* bytes from a row's start to its words for captured calls (flags/turns.h) */
     uint64_t awaited; /* bytes from a row's start to its table of awaited words (flags/awaited.h) */
-    /* rank r's part for blocks is at halves + 2 * r * half_bytes; half_bytes 0: there are no parts */
+    /* rank r's part for blocks is at halves + 2 * r * half_bytes; half_bytes 0: ranks have no such parts */
     char *halves;
     uint64_t half_bytes;
 };
 
-/* How many 32-bit words of a row hold the counts of captured calls that are one kernel. They lie behind the row's two
+/* How many 32-bit words of a row hold the counts of captured calls that are one kernel. They lie after the row's two
  * words for captured calls. */
 static inline uint32_t cecl_hosted_count_words(int nranks)
 {
@@ -42,8 +42,8 @@ static inline uint64_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int
     return (uint64_t *)(void *)(cecl_hosted_turn(hosted, rank) + 2);
 }
 
-/* The rows of the table of awaited words (flags/awaited.h), in the order of their counters. A row
- * has a word for each peer. A captured group may have CECL_HANDED messages to a peer. */
+/* The rows of the table of awaited words (flags/awaited.h), in the order of their counters. A row has a word for each
+ * peer. A captured group may have at most CECL_HANDED messages to a peer. */
 #define CECL_HANDED 32
 enum {
     CECL_ROW_READY, /* two rows: for the peer as the sender and as the receiver */
@@ -62,7 +62,7 @@ static inline uint32_t *cecl_hosted_awaited(const struct cecl_hosted *hosted, in
     return (uint32_t *)(void *)(hosted->words + (uint64_t)rank * hosted->apart + hosted->awaited);
 }
 
-/* A rank's part, which has two halves. */
+/* A rank's part for blocks, which has two halves. */
 static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
 {
     return hosted->halves + 2 * (uint64_t)rank * hosted->half_bytes;

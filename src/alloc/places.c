@@ -28,11 +28,11 @@ struct rank_words {
 /* Words that all ranks write, at the start of each entry. Both share a cache line, because the last rank to arrive
  * writes both. */
 struct agreement {
-    /* With up to 64 ranks, a rank flips its bit when it arrives, and all bits are equal while no
-     * group is using the entry. With more ranks, the word counts arrivals. */
+    /* With up to 64 ranks, each rank flips its bit when it arrives, so all bits are equal before the first and after
+     * the last arrival of a group. With more ranks, the word counts arrivals. */
     _Alignas(LINE) _Atomic uint64_t arrivals;
-    /* The last call of the group, and how the group was decided. Until the group is decided, the word holds the
-     * decision on an older group. */
+    /* The last call of a group, and how the group was decided. Until a group is decided, the word holds the decision on
+     * an older group. */
     _Atomic uint64_t decision;
 };
 
@@ -109,7 +109,7 @@ uint32_t cecl_places_entries(const struct cecl_places *places)
 
 /* ---- waiting */
 
-/* Peers usually come within microseconds. A longer wait yields the core to other threads. */
+/* After so many polls a wait yields the core to other threads. (Peers usually come within microseconds.) */
 #define POLLS_BEFORE_YIELD 2048u
 #define POLLS_PER_QUESTION 64u
 
@@ -144,8 +144,8 @@ static uint64_t this_thread(void)
     return (cecl_fork_process() + number) | 1;
 }
 
-/* The last call that all ranks have finished, according to the peers' words. The result is at most the
- * last call that this rank has finished, because a peer may write anything. */
+/* The last call that all ranks have finished, according to their words. A peer may write anything, but the result is at
+ * most the last call that this rank itself has finished. */
 static uint64_t finished_by_all(const struct cecl_places *places)
 {
     uint64_t least = places->finished;
@@ -160,8 +160,8 @@ static uint64_t finished_by_all(const struct cecl_places *places)
     return least;
 }
 
-/* Waits until the entries of calls up to `last` are free. Reads the peers' words about once in each round
- * of the ring. */
+/* Waits until the entries of calls up to `last` are free. Reads the peers' words only about once in each round of the
+ * ring. */
 static bool wait_for_room(struct cecl_places *places, uint64_t last, cecl_places_go_on *go_on,
                           void *context)
 {
@@ -180,8 +180,8 @@ static void decide(const struct cecl_places *places, uint64_t call,
 {
     _Atomic uint64_t *decision = &agreement_of(places, call)->decision;
     uint64_t before = atomic_load_explicit(decision, memory_order_relaxed);
-    /* Compare and swap: only the first decision is stored. Release: a rank that reads FULL sees the
-     * records of all ranks, which this rank has seen. */
+    /* Compare and swap: only the first decision is stored. Release: a rank that reads FULL sees all that this rank has
+     * seen, which is the records of all ranks. */
     if (before >> 1 != call)
         atomic_compare_exchange_strong_explicit(decision, &before,
                                                 call << 1 | (outcome == CECL_PLACES_LATE),
@@ -204,8 +204,8 @@ static uint64_t arrive(const struct cecl_places *places, uint64_t call)
     bool is_last;
     if (has_order(places)) {
         const uint64_t bit = UINT64_C(1) << places->rank;
-        /* Each rank flips its bit as it arrives. Before this rank flips its bit, the ranks whose bits differ from it
-         * are those that came before. */
+        /* Each rank flips its bit as it arrives. So until this rank flips its own bit, the ranks with other bits are
+         * those that came before. */
         earlier = differing(places, atomic_fetch_xor_explicit(arrivals, bit, memory_order_acq_rel));
         is_last = earlier == places->others;
     } else {
@@ -255,14 +255,15 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* Whether ranks that have not arrived are likely to come soon. This is a guess: the loads are relaxed, because a wrong
- * guess only makes this rank wait in vain, or decide LATE too early. */
+/* A guess whether the ranks that have not arrived will come. SOON: they are in the call before. BEHIND: one is in an
+ * earlier call. NEVER: this thread makes the calls of one. Loads are relaxed, because after a wrong guess this rank
+ * only waits in vain, or decides LATE too early. */
 enum missing { SOON, BEHIND, NEVER };
 
 static enum missing what_is_missing(const struct cecl_places *places,
                                     const struct cecl_places_group *group)
 {
-    /* This rank has flipped its bit, so ranks whose bits differ from it have not arrived. */
+    /* This rank has flipped its bit, so the ranks with other bits have not arrived. */
     uint64_t missing =
         differing(places, atomic_load_explicit(&agreement_of(places, last_call(group))->arrivals,
                                                memory_order_relaxed));
@@ -273,7 +274,7 @@ static enum missing what_is_missing(const struct cecl_places *places,
         const uint64_t its = atomic_load_explicit(&peer->thread, memory_order_relaxed);
         const bool is_behind =
             atomic_load_explicit(&peer->published, memory_order_relaxed) + 1 < group->first;
-        /* 0: the peer has made no call yet, so this thread may be the one that makes its calls */
+        /* its == 0: the peer has made no call yet, so its calls may come from this thread */
         if (its == thread || (is_behind && its == 0))
             return NEVER;
         if (is_behind)
@@ -282,7 +283,7 @@ static enum missing what_is_missing(const struct cecl_places *places,
     return what;
 }
 
-/* A shorter wait would be useless, because no rank would arrive in it. */
+/* The shortest of the longer waits: in less time no rank would arrive. */
 #define LEAST_WAIT_NS 10000u
 
 static uint64_t unspent(const struct cecl_places *places)
@@ -290,7 +291,7 @@ static uint64_t unspent(const struct cecl_places *places)
     return places->most_spent_ns > places->spent_ns ? places->most_spent_ns - places->spent_ns : 0;
 }
 
-/* How much time all longer waits together may still take. */
+/* How much time longer waits may still take; see cecl_places_patience. */
 static uint64_t left_of(struct cecl_places *places, uint64_t now)
 {
     const uint64_t regained = (now - places->waited_at) / CECL_PLACES_SHARE;
@@ -309,7 +310,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = unspent(places); /* if a wait was longer, the thread was not running */
+    const uint64_t most = unspent(places); /* a wait is longer only if the thread did not run */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;
@@ -317,7 +318,8 @@ static void note_spent(struct cecl_places *places, struct cecl_places_patience *
 }
 
 /* If this rank's GPU has run out of work, the wait for the previous group counts CECL_PLACES_DRY times. `spent_ns` is
- * limited, so that a rank regains all of it in CECL_PLACES_DRY * CECL_PLACES_SHARE times most_spent_ns. */
+ * limited to CECL_PLACES_DRY times most_spent_ns, so that a rank regains all of it in CECL_PLACES_SHARE times as
+ * long. */
 static void note_dry(struct cecl_places *places, const struct cecl_places_patience *patience,
                      void *context)
 {
@@ -340,15 +342,15 @@ static uint64_t published_by_all(const struct cecl_places *places)
     return least;
 }
 
-/* The first part of a wait, which costs nothing because this rank's GPU is behind (see cecl_places_patience). */
+/* The first part of a wait, while this rank's GPU is behind; it costs nothing (see cecl_places_patience). */
 struct free_wait {
     bool goes_on;
-    uint32_t to_do;    /* what the GPU had to do when this rank looked last */
-    uint64_t moved_ns; /* when `to_do` changed, in ns since the wait began */
-    uint64_t ns;       /* how long the wait has lasted */
+    uint32_t to_do;    /* how much the GPU had to do when this rank looked last */
+    uint64_t moved_ns; /* when `to_do` changed last, in ns since the wait began */
+    uint64_t ns;       /* how long this part of the wait has lasted */
 };
 
-/* Finds whether the GPU is still behind. The wait began `spent` ns ago. */
+/* Updates *wait: finds whether the GPU is still behind. The wait began `spent` ns ago. */
 static void look(struct cecl_places *places, const struct cecl_places_patience *patience,
                  void *context, struct free_wait *wait, uint64_t spent)
 {
@@ -369,8 +371,8 @@ struct limits {
     bool may_be_free; /* the wait may go on while this rank's GPU is behind */
     uint64_t least;   /* a wait of up to this does not count as spent */
     /* -- how much longer the rank then waits -- */
-    uint64_t worth; /* even without work for the GPU: a LATE call would cost the GPUs that time */
-    uint64_t more;  /* as long as this rank's GPU has work */
+    uint64_t worth; /* in any case: a LATE call would cost the GPUs as long */
+    uint64_t more;  /* only while this rank's GPU has work */
 };
 
 static struct limits limits_of(struct cecl_places *places, const struct cecl_places_group *group,
@@ -388,7 +390,7 @@ static struct limits limits_of(struct cecl_places *places, const struct cecl_pla
                            .more = patience->is_pending ? least_of(patience->pending_ns, left) : 0};
 }
 
-/* Meets a group that was undecided when this rank looked. */
+/* Meets a group that no rank had decided when this rank looked. */
 static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
                                                   const struct cecl_places_group *group,
                                                   struct cecl_places_patience *patience,
@@ -410,7 +412,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
         if (limits.may_decide && !behind.goes_on && is_over && longer >= worth &&
             (longer >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
-        /* also called after `decide`, because a hostile peer may overwrite each decision */
+        /* needed even after `decide`, because a hostile peer may overwrite each decision */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }

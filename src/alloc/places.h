@@ -11,17 +11,17 @@
  *
  *     arrivals, decision | record of rank 0 | record of rank 1 | ...
  *
- * A rank publishes the calls of a group together: it writes its records, and then arrives, by one atomic
- * operation on the word `arrivals`. The order of these operations is the order of arrival. The rank that
- * arrives last decides FULL, a rank whose wait has ended decides LATE, and the first decision counts. A group has one
- * decision, in the entry of its last call. Publishing does not wait for the outcome. So one thread may publish for
- * several ranks, and then call cecl_places_meet for each rank.
+ * A rank publishes the calls of a group together: it writes its records, and then arrives, by one atomic operation on
+ * the word `arrivals`. The order of these operations is the order of arrival. The rank that arrives last decides FULL;
+ * a rank that will wait no longer decides LATE; the first decision counts. A group has one decision, in the entry of
+ * its last call. Publishing does not wait for the outcome. So one thread may publish for several ranks, and then call
+ * cecl_places_meet for each rank.
  *
- * An entry is used again once all ranks have finished its call. A rank finishes a call after it has arrived and has
- * read the records that it needs.
+ * An entry is used again once all ranks have finished its call. A rank finishes a call (cecl_places_finish) after it
+ * has arrived and has read the records that it needs.
  *
- * A peer may write anything into the shared memory, or die. A rank then reads wrong places, or waits until
- * its `go_on` ends the wait. No index or size is read from the shared memory.
+ * A peer may write anything into the shared memory, or die. Then a rank reads wrong places, or waits until its `go_on`
+ * ends the wait. No rank reads an index or a size from the shared memory.
  *
  * docs/models/places.pml is the model of this protocol. Threads: one at a time for each struct cecl_places. */
 #ifndef CECL_ALLOC_PLACES_H
@@ -67,10 +67,10 @@ struct cecl_places {
     uint64_t finished;      /* number of the last call that this rank finished */
     uint64_t room_for;      /* calls up to this number have free entries */
     uint64_t most_spent_ns; /* limit of `spent_ns`; the caller sets it: see cecl_places_patience */
-    uint64_t spent_ns;      /* ns spent on waits beyond `wait_ns`, minus the ns regained since */
-    uint64_t latest_ns;     /* ns waited for the latest group only because the GPU had work */
-    uint64_t waited_at;     /* time of the clock, in ns, up to which waiting time was regained */
-    uint64_t stood_still;   /* time of the clock, in ns, until which `behind` causes no wait */
+    uint64_t spent_ns;      /* ns spent on longer waits, minus the ns regained since */
+    uint64_t latest_ns;     /* ns of the wait for the latest group only because the GPU had work */
+    uint64_t waited_at;     /* the time, in ns, up to which regained ns are subtracted */
+    uint64_t stood_still;   /* the time, in ns, until which `behind` causes no wait */
     uint64_t nmet,
         nlate; /* how many groups this rank has met, and how many of these were decided LATE */
 };
@@ -84,7 +84,7 @@ struct cecl_places_group {
 
 enum cecl_places_outcome {
     CECL_PLACES_FULL,   /* each rank knows the places of all */
-    CECL_PLACES_LATE,   /* each rank knows the places of the ranks that came before it */
+    CECL_PLACES_LATE,   /* each rank knows the places of the ranks that arrived before it */
     CECL_PLACES_STOPPED /* `go_on` ended the wait, so this rank knows no outcome */
 };
 
@@ -92,7 +92,7 @@ enum cecl_places_outcome {
 typedef bool cecl_places_go_on(void *context);
 
 /* Bytes of the memory that ranks share. The memory must be zeroed, and begin at a cache line. The ring takes at most 8
- * MiB, or, if 4 entries need more than that, 4 entries. */
+ * MiB, unless 4 entries take more; then it has 4 entries. */
 size_t cecl_places_bytes(int nranks);
 
 /* Sets up this rank's view of the shared memory. There is nothing to close. */
@@ -116,15 +116,15 @@ struct cecl_place_record *cecl_places_own(const struct cecl_places *places, uint
 void cecl_places_publish(struct cecl_places *places, uint32_t count,
                          struct cecl_places_group *group);
 
-/* How much this rank's GPU still has to do of the calls before the group that ends with call `last`; 0: nothing. The
- * number changes whenever the GPU has done a call. */
+/* How much this rank's GPU still has to do before the group that ends with call `last`; 0: nothing. The number changes
+ * whenever the GPU has done a call. */
 typedef uint32_t cecl_places_behind(void *context, uint64_t last);
 
 /* How long a rank waits for late ranks before it decides LATE. First it waits while its GPU is behind (see below), then
- * for `wait_ns`. After that, two longer waits begin at the same time:
+ * for `wait_ns`. After that, two longer waits begin at the same time, and the rank waits until both have ended:
  * - The rank waits for up to `worth_ns`, because a LATE call would cost the GPUs that time.
  * - The rank waits for up to `pending_ns` while `is_pending` returns true: while its GPU has work, the wait costs the
- *   GPU nothing. If the GPU has run out of work by the next call, the wait did cost time, so the wait's time beyond
+ *   GPU nothing. But if the GPU has run out of work by the next call, the wait did cost time; so its part beyond
  *   `worth_ns` counts CECL_PLACES_DRY times.
  * If a late rank has not even published the call before this group, the waits of `wait_ns` and `worth_ns` are skipped.
  * All longer waits together may spend `most_spent_ns`; a rank regains 1 / CECL_PLACES_SHARE of the time that passes.
@@ -133,9 +133,9 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
  * CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its hosts limit its speed.
  *
  * The GPU is behind while it still has to do calls before the last call that all ranks have published. It needs no host
- * to finish these calls, so waiting meanwhile costs nothing and does not count. But a GPU that makes no progress for
- * `behind_ns` may be waiting for this host. For the next CECL_PLACES_SHARE times `behind_ns`, a GPU that is behind is
- * then no reason to wait.
+ * to finish these calls, so a wait meanwhile costs nothing and does not count as spent. But a GPU that makes no
+ * progress for `behind_ns` may be waiting for this host. So for the next CECL_PLACES_SHARE times `behind_ns`, this rank
+ * does not wait because its GPU is behind.
  *
  * A rank does not wait at all for a peer whose calls the calling thread makes, nor for a peer that has made no call
  * yet, because the calling thread may be the one that makes the peer's calls. */
@@ -145,14 +145,14 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */
-    uint64_t pending_ns;           /* [in, out] reduced by the time that counts as spent */
+    uint64_t pending_ns;           /* [in, out] the call subtracts the time that counts as spent */
     cecl_places_go_on *is_pending; /* NULL: the GPU never has work */
     uint64_t worth_ns;             /* 0 if a LATE call costs the GPUs little */
     uint64_t behind_ns;            /* 0: a GPU that is behind causes no wait */
     cecl_places_behind *behind;    /* NULL: the GPU is never behind */
 };
 
-/* Waits for the outcome of a group, or decides the group. Groups are met in the order in which they were published.
+/* Waits for the outcome of a group, or decides the group. Call it for groups in the order in which they were published.
  * With more than CECL_PLACES_ORDERED_RANKS ranks the wait has no limit.
  *
  * go_on  is called during long waits. */
@@ -161,7 +161,7 @@ enum cecl_places_outcome cecl_places_meet(struct cecl_places *places,
                                           struct cecl_places_patience *patience,
                                           cecl_places_go_on *go_on, void *context);
 
-/* Whether this rank knows the places of `rank` after it has met a group. After LATE, only the later one of any two
+/* Whether this rank, which has met the group, knows the places of `rank`. After LATE, only the later one of any two
  * ranks knows the other's places. A rank knows its own places. */
 static inline bool cecl_places_knows(const struct cecl_places *places,
                                      const struct cecl_places_group *group, int rank)
@@ -181,8 +181,8 @@ int cecl_places_missing(const struct cecl_places *places, const struct cecl_plac
 const struct cecl_place_record *cecl_places_of(const struct cecl_places *places, uint64_t call,
                                                int rank);
 
-/* Notes that this rank no longer reads the records of a group. A group is finished after it was met. Groups are
- * finished in the order in which they were published. */
+/* Notes that this rank no longer reads the records of a group. Call it after cecl_places_meet, and for groups in the
+ * order in which they were published. */
 void cecl_places_finish(struct cecl_places *places, const struct cecl_places_group *group);
 
 #endif

@@ -82,8 +82,8 @@ static void remember_call(struct cecl_pool *pool, uint64_t kind, uint64_t a, uin
 
 ceclResult_t cecl_pool_alloc(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset)
 {
-    /* More than a slice is not rounded up, because that could overflow; cecl_rendezvous_grow refuses it on all
-     * ranks. */
+    /* A number above the size of a slice is not rounded up, because that could overflow; cecl_rendezvous_grow refuses
+     * it on all ranks. */
     const uint64_t rounded = bytes > pool->slice ? bytes : cecl_round_up(bytes, CECL_BLOCK_ALIGN);
     ceclResult_t result;
 
@@ -110,7 +110,7 @@ ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64
     return ceclSuccess;
 }
 
-/* Finds the allocation that holds `offset`. Returns false unless the user made that allocation. */
+/* Finds the allocation that holds `offset`. Returns false if there is none, or if it is the library's own. */
 static bool find_users(const struct cecl_pool *pool, uint64_t offset, uint64_t *start,
                        uint64_t *bytes)
 {

@@ -1,9 +1,9 @@
 /* The symmetric pool: memory that every rank has at the same offset, and that every rank can address.
  *
- * One address range holds `nranks` slices of equal size. Rank r's memory appears in slice r on
- * every rank, so a peer's pointer is base + r * slice + offset. The pool grows by segments. All ranks create, export,
- * import and map a segment together; this exchange is the rendezvous. An allocation that fits into mapped memory needs
- * no exchange. The pool knows the device and the bootstrap, but no collective. */
+ * One address range holds `nranks` slices of equal size. Rank r's memory appears in slice r on every rank, so a pointer
+ * to rank r's memory is base + r * slice + offset. The pool grows by segments. All ranks create, export, import and map
+ * a segment together; this exchange is the rendezvous. An allocation that fits into mapped memory needs no exchange.
+ * The pool knows the device and the mesh, but no collective. */
 #ifndef CECL_ALLOC_POOL_H
 #define CECL_ALLOC_POOL_H
 
@@ -41,9 +41,9 @@ struct cecl_pool {
     uint64_t peak_bytes;
     /* number and hash of the allocations and frees so far; ranks must have equal ones */
     uint64_t calls, hash;
-    /* this rank's host had no memory for an allocation that may have succeeded at peers */
+    /* an allocation failed here for lack of host memory, and may have succeeded at peers */
     bool apart;
-    /* how many frees there were; a buffer that was located before a free may be gone */
+    /* how many frees there were; after a free, a buffer that was located before may be gone */
     uint64_t generation;
     uint64_t kept[CECL_POOL_KEPT]; /* offsets of the library's own allocations */
     int nkept;
@@ -69,11 +69,12 @@ void cecl_pool_free(struct cecl_pool *pool, uint64_t offset);
 /* The offset of the allocation that starts at `ptr`; ceclInvalidArgument if none starts there. */
 ceclResult_t cecl_pool_allocation(const struct cecl_pool *pool, const void *ptr, uint64_t *offset);
 
-/* Allocates for the library itself, at most CECL_POOL_KEPT times. Users' pointers into such memory are refused.
+/* Allocates for the library itself, at most CECL_POOL_KEPT times. The library refuses users' pointers into such memory.
  * Collective. */
 ceclResult_t cecl_pool_alloc_kept(struct cecl_pool *pool, uint64_t bytes, uint64_t *offset);
 
-/* Succeeds if `mine` is ceclSuccess on all ranks; else all fail with the first failing rank's message. Collective. */
+/* Succeeds if `mine` is ceclSuccess on all ranks; otherwise all ranks fail with the message of the first rank that
+ * failed. Collective. */
 ceclResult_t cecl_pool_agree(struct cecl_pool *pool, ceclResult_t mine);
 
 /* The address of `offset` in rank's slice. */
@@ -99,9 +100,9 @@ void cecl_pool_stats(const struct cecl_pool *pool, ceclPoolStats_t *stats);
 /* The kinds of calls in the hash of the sequence of calls. */
 enum cecl_pool_call { CECL_POOL_ALLOC = 1, CECL_POOL_FREE = 2 };
 
-/* What ranks compare before the pool grows. */
+/* What ranks tell each other, and compare, before the pool grows. */
 struct cecl_proposal {
-    /* asked: bytes that the caller asked for. bytes: the same, rounded up to the alignment */
+    /* asked: bytes for which the caller asked. bytes: `asked`, rounded up to the alignment */
     uint64_t asked, bytes;
     uint64_t calls, hash;
 };

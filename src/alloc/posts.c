@@ -22,8 +22,8 @@ struct ring_words {
 };
 
 struct slot {
-    /* A bit for each role. The rank in that role flips the bit when it arrives. While no message uses the slot, both
-     * bits are equal. */
+    /* A bit for each role, which the rank in that role flips when it arrives. While no message uses the slot, both bits
+     * are equal. */
     _Alignas(LINE) _Atomic uint32_t arrivals;
     struct cecl_post sent;
     _Alignas(LINE) struct cecl_post received;
@@ -112,11 +112,11 @@ bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int pe
 {
     const struct slot *slot =
         slot_of(posts, ring_of(posts, role, peer), *number_of(posts, role, peer) + ahead);
-    /* if only one has arrived, it is the peer: this rank has not */
+    /* this rank has not arrived, so if one bit is flipped, it is the peer's */
     return one_has_arrived(atomic_load_explicit(&slot->arrivals, memory_order_relaxed));
 }
 
-/* The word for tickets lies behind the rings. */
+/* The word for tickets lies after the rings. */
 uint64_t cecl_posts_ticket(const struct cecl_posts *posts)
 {
     const size_t rings = (size_t)posts->nranks * (size_t)posts->nranks;

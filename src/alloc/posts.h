@@ -1,20 +1,20 @@
 /* Posts: the two ranks of a message (ceclSend and ceclRecv) tell each other where their buffers
  * lie. This file knows no device and no call, only memory that all ranks of a communicator share.
  *
- * Messages from one rank to another have numbers, 1, 2, and so on, which both ranks count alike.
- * The shared memory has a ring of slots for each ordered pair of ranks, and a message has one slot:
+ * Messages from one rank to another have numbers, 1, 2, and so on, which are equal on both ranks. The shared memory has
+ * a ring of slots for each ordered pair of ranks, and a message has one slot:
  *
  *     arrivals | the sender's post | the receiver's post
  *
  * A rank writes its post, and then flips its bit of the word `arrivals` by one atomic operation. So one rank comes
- * first, and the second one reads the first one's post. Only if a graph captures the message does the first rank wait
- * and read the second rank's post.
+ * first, and the second one reads the first one's post. The first rank does not wait, unless a graph captures the
+ * message: then it also reads the second one's post.
  *
  * A slot is used again once both ranks have finished its message. A rank finishes a message once it has arrived and has
  * read the post that it needs.
  *
- * A peer may write anything into the shared memory, or die. A rank then reads a wrong place, or finds no free
- * slot. No index or size is read from the shared memory.
+ * A peer may write anything into the shared memory, or die. Then a rank reads a wrong place, or finds no free slot. No
+ * rank reads an index or a size from the shared memory.
  *
  * docs/models/pairs.pml is the model of this protocol. Threads: one at a time for each struct cecl_posts. */
 #ifndef CECL_ALLOC_POSTS_H
@@ -41,8 +41,8 @@ struct cecl_post {
     uint64_t window, offset;
     uint64_t bytes;
     uint64_t version;
-    /* number of the group that posts it; a rank's later groups have higher numbers. For a captured group this is a
-     * ticket (cecl_posts_ticket) */
+    /* the number of the group that has the message; a rank's later groups have higher numbers. For a captured group:
+     * its ticket (cecl_posts_ticket) */
     uint64_t group;
     /* not 0: a graph captures the message, so the first rank also reads the second one's post */
     uint64_t captured;
@@ -69,11 +69,11 @@ ceclResult_t cecl_posts_open(struct cecl_posts *posts, void *shared, int rank, i
                              uint32_t nslots);
 void cecl_posts_close(struct cecl_posts *posts);
 
-/* Whether there are free slots for the next `count` messages in this role with a peer. If not, the peer
- * must first finish earlier messages. */
+/* Whether there are free slots for this rank's next `count` messages with a peer in this role. If not, the peer must
+ * first finish earlier messages. */
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
 
-/* Whether the peer has posted its end of a message that this rank will make in this role. ahead: 1 is the next message,
+/* Whether the peer has posted its end of a message that this rank will post in this role. ahead: 1 is the next message,
  * 2 the one after that. cecl_posts_room must return true for `ahead` messages. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
@@ -90,8 +90,8 @@ uint64_t cecl_posts_ticket(const struct cecl_posts *posts);
 bool cecl_posts_put(struct cecl_posts *posts, enum cecl_role role, int peer,
                     const struct cecl_post *mine, uint64_t *number, struct cecl_post *theirs);
 
-/* Whether the peer has posted its end of a captured message that this rank has posted as `number`. If so, reads the
- * peer's post. */
+/* Whether the peer has posted its end of captured message `number`, which this rank has posted. If so, reads the peer's
+ * post. */
 bool cecl_posts_met(const struct cecl_posts *posts, enum cecl_role role, int peer, uint64_t number,
                     struct cecl_post *theirs);
 /* Gives back the slots of all captured messages that this rank has posted in this role with a peer. */

@@ -36,7 +36,7 @@ ceclResult_t cecl_registry_open(struct cecl_registry *registry, struct cecl_devi
     return ceclSuccess;
 }
 
-/* Takes a window out of the registry. The window is freed when its last reference is given back. */
+/* Takes a window out of the registry, which gives back its reference. The window is freed with its last reference. */
 static void take_out(struct cecl_registry *registry, size_t at)
 {
     struct cecl_window *window = registry->own[at];
@@ -76,7 +76,7 @@ size_t registry_windows_up_to(const struct cecl_registry *registry, uint64_t add
     return registry_begin_up_to(registry->own, registry->nown, address, begin_of_window);
 }
 
-/* Windows do not overlap: make_room_for forgets those that a new window would overlap. */
+/* Windows do not overlap: make_room_for forgets old windows that a new window would overlap. */
 struct cecl_window *cecl_registry_find(const struct cecl_registry *registry, const void *ptr)
 {
     const uint64_t address = (uint64_t)(uintptr_t)ptr;
@@ -106,7 +106,7 @@ static ceclResult_t post(struct cecl_registry *registry, const struct registry_m
                   deadline = cecl_deadline(bound);
     char words[CECL_MESSAGE_BYTES];
     ceclResult_t first = ceclSuccess;
-    /* counts even after a failure, because some peers may have the message */
+    /* counted even after a failure, because some peers may have the message */
     registry->posted = message->message;
     for (int i = 1; i < registry->nranks; i++) {
         const int peer = (registry->rank + i) % registry->nranks;

@@ -1,18 +1,18 @@
 /* Registered memory: memory that the program has allocated itself, and that peers can reach.
  *
- * A window is an allocation, or a range of addresses in which the program maps memory piece by piece; such a piece is a
+ * A window is an allocation, or a range of addresses in which the program maps memory piece by piece; each piece is a
  * region. If a call uses a region that cannot be shared, the whole window becomes private. Otherwise the rank announces
- * each region to its peers in a message. A peer imports the regions of a window at the same distances from each other.
+ * its regions to its peers in messages. A peer imports the regions of a window at the same distances from each other.
  * Registering is local: a rank that registers memory waits for no other rank.
  *
  * A rank never uses a window's number twice. So a kept plan that names a peer's window never reaches other memory that
  * was allocated later at the same address. When a call uses a region, the region's id shows whether the memory was
- * freed or replaced. In that case the rank makes a new window, and tells its peers to drop the old one. If a pending
- * call uses the old window, the rank tells them only when the call is done, because a peer that comes late to the call
- * needs the old window.
+ * freed or replaced. If so, the rank makes a new window, and tells its peers to drop the old one. If a pending call
+ * uses the old window, the rank tells them only when the call is done, because a peer that comes late to the call needs
+ * the old window.
  *
- * A rank counts the messages that it sends, and publishes the count with the places of a call. So peers know how many
- * messages they have not received yet.
+ * A rank counts the messages that it sends, and publishes the count with the places of a call. So a peer knows whether
+ * it still has to receive messages before the call.
  *
  * A call waits only for the regions that its own plan touches. The worker imports all regions, message by message.
  *
@@ -29,14 +29,14 @@
 #include "device/device.h"
 
 /* A window that this rank has forgotten while a pending call used it. Peers keep the window until that call is done,
- * because a late peer needs the window. Then this rank tells the peers to drop the window. */
+ * because a late peer needs it. Then this rank tells them to drop it. */
 struct cecl_leaving_window {
     uint64_t number;
     uint32_t last_use; /* as in struct cecl_window */
 };
 
-/* A peer's window, opened by this rank. Kept plans and the list of the peer's windows hold references to the import.
- * Its memory may be closed before the last reference is given back. */
+/* A peer's window, as this rank has opened it. Kept plans and the list of the peer's windows hold references to the
+ * import. Its memory may be closed before the last reference is given back. */
 struct cecl_import;
 
 #define CECL_IMPORT_LISTS 16
@@ -46,13 +46,13 @@ struct cecl_peer_windows {
     /* list i has the windows whose number is i modulo CECL_IMPORT_LISTS */
     struct cecl_import *imports[CECL_IMPORT_LISTS];
     uint64_t taken; /* how many of the peer's messages this rank has carried out */
-    /* how many messages the peer says that it has sent; the caller writes this */
+    /* how many messages the peer says that it has sent; written by the thread that makes calls */
     uint64_t promised;
     ceclResult_t failed; /* why no further message can be carried out */
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* Functions by which a registry asks its communicator. */
+/* Functions by which a registry asks its communicator. context: their argument */
 struct cecl_registry_asks {
     /* whether the flags' word `done` has reached `target` */
     bool (*reached)(const void *context, uint32_t target);
@@ -96,8 +96,8 @@ void cecl_registry_close(struct cecl_registry *registry);
 /* The window that holds `ptr`, or NULL if this rank has made no such window. Does not check whether the memory is still
  * the same. */
 struct cecl_window *cecl_registry_find(const struct cecl_registry *registry, const void *ptr);
-/* Counts the caller's registrations of a window. Pinning also takes a reference, which the caller must
- * give back after unpinning. */
+/* The next two functions count the caller's registrations of a window. Pinning also takes a reference, which the caller
+ * must give back after unpinning. */
 static inline void cecl_window_pin(struct cecl_window *window)
 {
     window->pins++;
@@ -118,11 +118,11 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
 }
 
 /* Looks at the memory from `use->buffer` to the last byte that the call uses. Makes sure that the buffer's window
- * describes this memory, and that peers know all regions of this memory. If there is no window and `make` is set, makes
- * one. registry->changes shows whether a window was made or forgotten. */
+ * describes this memory, and that peers know all regions of this memory. If there is no window, makes one if `make` is
+ * true. registry->changes shows whether a window was made or forgotten. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
-/* How many ns this rank has spent on telling peers about regions since the last call of this function. */
+/* For how many ns this rank has told peers about regions since the last call of this function. */
 static inline uint64_t cecl_registry_told_ns(struct cecl_registry *registry)
 {
     const uint64_t took = registry->telling_ns;
@@ -135,8 +135,8 @@ static inline struct cecl_use cecl_use_all(const void *ptr, uint64_t bytes, cons
     const uint64_t low = (uint64_t)(uintptr_t)ptr;
     return (struct cecl_use){.name = name, .buffer = ptr, .low = low, .high = low + bytes};
 }
-/* Forgets the window that holds `ptr`. A caller that has mapped new memory there needs this, because
- * cecl_registry_settle does not look at private memory again. */
+/* Forgets the window that holds `ptr`, for a program that has mapped new memory there: cecl_registry_settle does not
+ * look at private memory again. */
 ceclResult_t cecl_registry_forget(struct cecl_registry *registry, const void *ptr);
 /* Forgets a window, and tells peers to drop it once no pending call uses it. No effect if the registry has
  * forgotten it already. */
@@ -146,8 +146,8 @@ ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_wind
  * falls: a number that is lower than what this rank already knows is ignored. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
 /* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on. Waits until the bytes are imported,
- * or until asks.go_on ends the wait (ceclTimeout). If the import has failed, returns its error. If CUDA lets the worker
- * open a window only after other memory is closed, this function closes that memory and opens the window: see
+ * or until asks.go_on ends the wait (ceclTimeout). If the import has failed, returns its error. If CUDA has refused to
+ * open the window while other memory is open, this function closes that memory and opens the window: see
  * registry_process.c. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
@@ -163,27 +163,28 @@ ceclResult_t cecl_imports_add(struct cecl_registry *registry, int peer, uint64_t
                               struct cecl_imports *imports);
 /* Empties a list. */
 void cecl_imports_drop(struct cecl_imports *imports);
-/* Notes that the current call uses these imports. They then stay open until cecl_imports_used or
- * cecl_registry_made. Returns false if one of them is closed, so that the plan cannot be issued. */
+/* Notes that the call that is being made uses these imports, so that they stay open until cecl_imports_used or
+ * cecl_registry_made. Returns false if one of them is closed already; then the plan cannot be issued. */
 bool cecl_imports_name(struct cecl_registry *registry, const struct cecl_imports *imports);
-/* Notes that the call that uses these imports was made. The call is done once `done` has reached `target`. */
+/* Notes that the call that was being made has been enqueued and uses these imports. The call is done once `done` has
+ * reached `target`. */
 void cecl_imports_used(struct cecl_registry *registry, const struct cecl_imports *imports,
                        uint32_t target);
-/* `hold` true: keeps these imports open for a captured call, which may run again at any time; false: lets them go. */
+/* With `hold`, keeps these imports open for a captured call, which may run again at any time; without it, lets them
+ * go. */
 void cecl_imports_hold(struct cecl_registry *registry, const struct cecl_imports *imports,
                        bool hold);
 /* Whether one of these imports is closed, or will be, because the peer has freed or replaced the memory. */
 bool cecl_imports_are_dropped(const struct cecl_imports *imports);
-/* Notes that the call that was being made is over, with or without success. */
+/* Notes that the making of a call is over, with or without success. */
 void cecl_registry_made(struct cecl_registry *registry);
 
-/* Carries out one message, if one has arrived (*any). One call carries out only one, because importing its regions
- * takes some milliseconds, and the worker has other work. The error of a failed import is kept for the call that needs
- * it. */
+/* Carries out one message, if one has arrived (*any). Only one, because to import its regions takes some milliseconds,
+ * and the worker has other work. The error of a failed import is kept for the call that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
-/* Closes dropped imports of all this process's communicators on this GPU, if no call uses them and
- * the GPU has no work now. Threads of the program call this where they wait for the GPU, or free
- * memory. It waits for 1 ms at most, and only while there are such imports. */
+/* Closes dropped imports of all this process's communicators on this GPU, if no call uses them and the GPU has no work
+ * now. Threads of the program call this where they wait for the GPU, or free memory. If there are dropped imports, it
+ * waits for the GPU for 1 ms at most. */
 void cecl_registry_close_dropped(struct cecl_registry *registry);
 
 #endif

@@ -1,7 +1,7 @@
 /* Carries out peers' messages about their windows: imports regions, and notes dropped windows. Only the worker runs
  * this code. It closes nothing, because closing may wait for the program's kernels. It holds the lock while it changes
- * the list of imports, but not while it imports, because importing may take long. Meanwhile a call on another registry
- * may take dropped imports, and imports of handles, out of the list: see registry_process.c. */
+ * the list of imports, but not while it imports, which may take long. Meanwhile a call on another registry may take
+ * dropped imports, and imports of handles, out of the list: see registry_process.c. */
 #include <stdlib.h>
 
 #include "alloc/registry_internal.h"
@@ -9,15 +9,15 @@
 
 /* ---- regions */
 
-/* The import of the regions of one message. */
+/* What the import of one message's regions needs. */
 struct work {
     struct cecl_registry *registry;
     struct cecl_import *import;
     struct registry_message *message;
 };
 
-/* Returns ceclInProgress if former memory prevents opening the region. That cannot happen to memory of this process,
- * which needs no opening. */
+/* Returns ceclInProgress if the device refuses to open the region while former memory is open. That cannot happen with
+ * memory of this process, which needs no opening. */
 static ceclResult_t open_region(const struct work *work, const struct cecl_region_export *exported,
                                 void *at, void **addr)
 {
@@ -75,7 +75,7 @@ static ceclResult_t import_all(const struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
     struct addresses beside = {
-        0}; /* the peer's addresses of adjacent regions that are imported, and not open yet */
+        0}; /* the adjacent regions that are imported but not open yet, by the peer's addresses */
     ceclResult_t result = ceclSuccess;
     char words[CECL_MESSAGE_BYTES];
     for (uint32_t i = 0, f = 0; i < message->count && result == ceclSuccess; i++) {
@@ -91,7 +91,7 @@ static ceclResult_t import_all(const struct work *work, const int *fds)
             beside.high += exported->bytes;
     }
     cecl_keep_message(words);
-    /* also after a failure: some calls need only regions before the one that failed */
+    /* even after a failure, because some calls need only regions before the one that failed */
     const ceclResult_t opened = open_regions(work, beside);
     return result != ceclSuccess ? cecl_fail_with(result, words) : opened;
 }
@@ -140,7 +140,8 @@ static struct cecl_import *new_import(struct cecl_registry *registry, int rank,
     return import;
 }
 
-/* Reserves a range of addresses for a window whose regions are files, so that the regions keep their distances. */
+/* Reserves a range of addresses for a window whose regions are files, so that regions have the same distances as at the
+ * peer. */
 static ceclResult_t reserve(struct cecl_registry *registry, struct cecl_import *import)
 {
     void *mirror = NULL;
@@ -159,15 +160,15 @@ static void note_failure(struct cecl_registry *registry, struct cecl_import *imp
     import->failed = result;
 }
 
-/* Imports the regions of a message. If that fails, the error is kept with the window, because the owner may have freed
- * memory that no call here needs. After an error that is returned (a wrong message, or no host memory for a window) no
- * later message of the peer is carried out. */
+/* Imports the regions of a message. If that fails, keeps the error with the import and succeeds, because no call here
+ * may need this memory. Returns an error only for a wrong message, or without host memory for a window; then no later
+ * message of the peer is carried out. */
 static ceclResult_t add(struct cecl_registry *registry, int rank, struct registry_message *message,
                         const int *fds)
 {
     struct cecl_peer_windows *peer = &registry->peers[rank];
     const bool by_file = message->count > 0 && message->regions[0].kind == CECL_REGION_FILE;
-    /* locked, because a call on another registry may close an import of a handle */
+    /* locks, because a call on another registry may close an import of a handle */
     pthread_mutex_lock(&registry->lock);
     struct cecl_import *import = registry_find_import(peer, message->number);
     const bool fits =

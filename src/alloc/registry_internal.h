@@ -36,7 +36,8 @@ static inline size_t registry_begin_up_to(const void *list, size_t count, uint64
 
 /* How many of this rank's windows begin at `address` or before. */
 size_t registry_windows_up_to(const struct cecl_registry *registry, uint64_t address);
-/* Forgets a window. If peers know it, tells them to drop it, at once or when no pending call uses it. */
+/* Forgets a window. If peers know it, tells them to drop it, at once or, if a pending call uses it, once that call is
+ * done. */
 ceclResult_t registry_forget(struct cecl_registry *registry, struct cecl_window *window);
 /* Tells peers to drop those forgotten windows that no pending call uses any more. */
 ceclResult_t registry_tell_left(struct cecl_registry *registry);
@@ -56,28 +57,28 @@ struct imported {
 enum import_state {
     IMPORT_VALID,
     IMPORT_DROPPED, /* its owner has freed or replaced the memory; closed once no call uses it */
-    IMPORT_CLOSED   /* its memory may not be used any more */
+    IMPORT_CLOSED   /* calls may not use its memory any more */
 };
 
 struct cecl_import {
     uint64_t number, home, bytes; /* the window's number, first address and size at the peer */
-    char *mirror;                 /* this rank's address of `home` */
+    char *mirror;                 /* the address here that corresponds to `home` */
     bool reserved;                /* the mirror is a range of addresses that this rank reserved */
     _Atomic int state;
     bool used;
-    /* the last call that used the window is done once the word `done` (flags/flags.h) has reached this value */
+    /* the value that the word `done` (flags/flags.h) reaches when the last call that used the window is done */
     uint32_t last_use;
-    uint64_t call;  /* the last call that named the import */
-    uint32_t holds; /* how many captured calls, which may run again, use it */
+    uint64_t call;  /* the number of the last call that named the import (cecl_imports_name) */
+    uint32_t holds; /* how many captured calls use it; they may run again */
     struct imported *regions;
-    /* blocked: the region of a handle that the device refuses to open before other memory is closed; or NULL. refused:
-     * the number of the last import when the device refused. The worker sets both; then only the call that needs the
-     * region changes them. */
+    /* blocked: the region of a handle that the device refused to open, because other memory is open; or NULL. refused:
+     * the number of the last import when the device refused. The worker sets both; after that only the call that needs
+     * the region changes them. */
     struct imported *blocked;
     uint64_t refused;
-    uint64_t weight;             /* how many bytes registry_note_dropped has counted for it */
+    uint64_t weight; /* how many bytes registry_note_dropped has counted for this import */
     _Atomic uint32_t references; /* references held by the peer's list and by kept plans */
-    ceclResult_t failed;         /* why a region is missing; no further region is imported */
+    ceclResult_t failed;         /* why a region is missing; from then on no region is imported */
     char words[CECL_MESSAGE_BYTES];
     struct cecl_import *next;
 };
@@ -98,11 +99,11 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
     return a.low < b.high && b.low < a.high;
 }
 
-/* CUDA puts several small allocations into one block of this size. While an import from a former block at the same
- * addresses is open, CUDA may refuse to open memory of the new block. An import near other memory may be of the same
- * block as this memory, or of a former block. */
+/* CUDA puts several small allocations into one block of this size. While an import from a former block is open, CUDA
+ * may refuse to open memory of a new block at the same addresses. If two imports' addresses are this close, they may be
+ * of one block, or of a former and a new one. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
-/* All blocks that a range of addresses touches. */
+/* The addresses of all blocks that a range touches. */
 static inline struct addresses addresses_of_blocks(struct addresses range)
 {
     return (struct addresses){range.low & ~(REGISTRY_BLOCK_BYTES - 1),
@@ -113,14 +114,14 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
 /* Whether a call of this rank uses an import: the call that is being made, a pending call, or a captured call. The
  * caller holds the lock. */
 bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import);
-/* Takes the import at *at out of its list. From then on the import's memory may not be used. The caller holds the
+/* Takes the import *at out of its list. From then on calls may not use the import's memory. The caller holds the
  * lock. */
 struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);
 void registry_close_peers(struct cecl_registry *registry);
-/* Adds a region, which this rank has mapped at `addr`, to its import. From then on a handle's region can be used; other
- * regions only after region_access. The caller holds the lock. */
+/* Adds a region, which this rank has mapped at `addr`, to its import. A handle's region is open from then on, a file's
+ * only after region_access. The caller holds the lock. */
 void registry_add_region(struct cecl_registry *registry, struct cecl_import *import,
                          struct imported *region, void *addr);
 
@@ -133,21 +134,21 @@ uint64_t registry_stamp(void);
 /* Returns a new number for an import of this process; later imports have higher numbers. */
 uint64_t registry_next_import(void);
 
-/* Opens a handle, and notes in all registries of this GPU that former memory at its addresses was freed. Does not wait.
- * ceclInProgress: the device refuses while memory of a former block is open. ceclInvalidUsage: `exported` was freed,
- * and newer memory lies at its addresses.
+/* Opens the handle `exported`, and notes in all registries of this GPU that former memory at its addresses was freed.
+ * Does not wait. ceclInProgress: the device refuses while memory of a former block is open. ceclInvalidUsage: the
+ * memory of `exported` was freed, and newer memory lies at its addresses.
  *
  * refused  [out] number of the last import when the device refused */
 ceclResult_t registry_try_open(struct cecl_registry *registry,
                                const struct cecl_region_export *exported, uint64_t *refused,
                                void **addr);
-/* For a call that needs a blocked import: closes the memory that prevents opening the import, and opens the import. The
- * call must have named the import. */
+/* For a call that needs a blocked import: closes the memory because of which the device refused, and opens the import.
+ * The call must have named the import. */
 ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import);
-/* Marks an import as dropped, and counts its memory, which CUDA frees only once the import is closed here. */
+/* Marks an import as dropped, and counts the bytes that CUDA frees only once the import is closed here. */
 void registry_note_dropped(struct cecl_import *import);
 void registry_note_closed(uint64_t weight);
-/* Closes dropped imports if they keep much memory from being freed. May wait for the GPU, for a bounded time. */
+/* Closes dropped imports if they keep CUDA from freeing much memory. May wait for the GPU, for a bounded time. */
 void registry_bound_dropped(struct cecl_registry *registry);
 
 #endif

@@ -6,7 +6,7 @@
 #include "util/clock.h"
 #include "util/grow.h"
 
-/* ms that a wait sleeps before it calls go_on again. */
+/* How long a wait sleeps, in ms, before it calls go_on again. */
 #define ASK_MS 2
 
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number)
@@ -73,8 +73,8 @@ void registry_close_peers(struct cecl_registry *registry)
                                       registry_take_import(&registry->peers[r].imports[i]));
 }
 
-/* Counts the call that is being made, because in a failed communicator an owner may drop memory that this call names.
- * In others an owner drops or replaces memory only after the calls that name this memory. */
+/* The call that is being made counts, because in a failed communicator an owner may drop memory that this call names.
+ * (Otherwise an owner drops or replaces memory only after the calls that name it.) */
 bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;
@@ -199,8 +199,8 @@ static bool is_open(const struct cecl_import *import, const struct stretch *stre
     return true;
 }
 
-/* Returns ceclSuccess if a range of bytes in a peer's window may be used, and ceclInProgress if it is not
- * imported yet. The caller holds the lock. */
+/* Returns ceclSuccess if this rank may use a range of bytes in a peer's window, ceclInProgress if the range is not
+ * imported yet, or the error of its import. The caller holds the lock. */
 static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                              const struct stretch *stretch, void **at)
 {
@@ -226,7 +226,7 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
 }
 
 /* Opens a window if its import is blocked (see registry_internal.h). *any: [out] whether it was blocked. Releases the
- * caller's lock meanwhile; the import stays, because it is noted that the call uses it. */
+ * caller's lock meanwhile; the import stays, because this function notes that the call uses it. */
 static ceclResult_t open_blocked(struct cecl_registry *registry,
                                  const struct cecl_peer_windows *peer, uint64_t number, bool *any)
 {

@@ -1,8 +1,8 @@
 /* All registries of this process, and how their imports are closed. A process with several communicators may have
- * opened a peer's memory once for each communicator. If the peer frees the memory and allocates new memory at the same
- * addresses, it announces the new memory only on the communicator that uses it. CUDA opens the new memory beside the
- * old, with one exception: if both are small parts of blocks of the driver, CUDA may refuse until the old memory is
- * closed on all communicators. */
+ * opened a peer's memory once for each of them. If the peer frees the memory and allocates new memory at the same
+ * addresses, it announces the new memory only on the communicator that uses it. CUDA opens the new memory although the
+ * old is open, with one exception: if both are small parts of blocks of the driver, CUDA may refuse until the old
+ * memory is closed on all communicators. */
 #include <inttypes.h>
 #include <stdatomic.h>
 
@@ -62,15 +62,15 @@ uint64_t registry_next_import(void)
 /* How an import relates to the memory that is about to be opened. */
 enum standing { APART, OLDER, NEWER };
 
-/* If two regions have the same addresses, the one that was exported first is older: it was freed before the other was
- * allocated. The order in which the messages about them come says nothing, because they may come on two communicators.
- * A region that only lies near `exported` may be of the same block, or of a former block at the block's addresses (see
- * REGISTRY_BLOCK_BYTES). If CUDA has refused to open `exported`, the regions that were open then (up to number
- * `before`) are of a former block. */
+/* If two regions share addresses, the one that was exported first is older: it was freed before the other was
+ * allocated. The order in which messages about them come says nothing, because they may come on two communicators. A
+ * region that only lies near `exported` may be of the same block, or of a former block at the same addresses (see
+ * REGISTRY_BLOCK_BYTES). If CUDA has refused to open `exported`, such regions that were open then (up to number
+ * `before`) count as parts of a former block. */
 static enum standing standing_of(const struct cecl_import *import,
                                  const struct cecl_region_export *exported, uint64_t before)
 {
-    /* files never prevent opening; an import without regions has nothing open yet */
+    /* CUDA never refuses because of files; an import without regions has nothing open yet */
     if (import->reserved || !import->regions)
         return APART;
     const struct cecl_region_export *other = &import->regions->exported;
@@ -87,12 +87,12 @@ static enum standing standing_of(const struct cecl_import *import,
 
 /* What a search looks for, and what it finds. */
 struct search {
-    /* search for former memory at the addresses of this region; NULL: search for imports that peers have dropped */
+    /* not NULL: looks for former memory at the addresses of this region; NULL: for imports that peers have dropped */
     const struct cecl_region_export *exported;
     uint64_t before;
-    bool takes;                /* whether to take imports that no call uses out of the lists */
+    bool takes;                /* takes the matching imports that no call uses out of their lists */
     struct cecl_import *taken; /* the imports that were taken out */
-    bool left, outdated; /* whether matching imports stay listed; whether there is newer memory */
+    bool left, outdated;       /* matching imports are still in lists; newer memory was found */
 };
 
 static enum standing standing_in(const struct search *search, const struct cecl_import *import)
@@ -108,7 +108,7 @@ static void search_imports(struct cecl_registry *registry, struct cecl_import **
     while (*at) {
         struct cecl_import *import = *at;
         const enum standing standing = standing_in(search, import);
-        /* the owner has freed former memory, even if it has not said so on the import's communicator yet */
+        /* the owner has freed former memory, although it may not have said so yet on this import's communicator */
         if (standing == OLDER && search->exported && search->before == 0 &&
             import->state == IMPORT_VALID)
             registry_note_dropped(import);
@@ -135,9 +135,9 @@ static void search_registry(struct cecl_registry *registry, struct search *searc
                        search);
 }
 
-/* Searches all registries of the GPU. Closes what it took out after it has released the lock, because closing may take
- * long. By then the import's registry may have ended; so closes by the caller's device, as all devices of one GPU share
- * its context. */
+/* Searches all registries of the GPU. Closes the imports that it took out only after it has released the lock, because
+ * closing may take long. By then an import's registry may have ended. So closes by the device of `by`, because all
+ * devices of one GPU share its context. */
 static void search_all(struct cecl_registry *by, struct search *search)
 {
     pthread_mutex_lock(&lock);
@@ -173,10 +173,10 @@ ceclResult_t registry_try_open(struct cecl_registry *registry,
 /* ---- closing
  *
  * CUDA closes a handle only when the GPU has no work. Until then the close holds up other threads of the process. So
- * the workers close nothing, and a thread of the program first waits until the work that the GPU has now is done. The
- * close still waits for work that other threads enqueue after that. */
+ * workers close nothing; only threads of the program do, after they have waited until the GPU's work is done. The close
+ * still waits for work that other threads enqueue after that. */
 
-/* How long a thread waits for the GPU: until the deadline, or until its call must end. */
+/* How long a thread waits for the GPU: until the deadline, or until go_on ends the waits of its call. */
 struct patience {
     const struct cecl_registry_asks *asks; /* NULL: no call is being made */
     int64_t deadline;
@@ -192,8 +192,8 @@ static bool lasts(void *context)
 /* How long a call waits for memory that the device refuses to open, if the communicator has no time limit. */
 #define OPEN_MS 30000
 
-/* Waits until the GPU has no work, then closes former memory. If the GPU cannot be asked, closes at once, as the
- * program's own cudaFree would. A captured call may not ask, because that would invalidate the capture. */
+/* Waits until the GPU has no work, then closes former memory. If this cannot ask the GPU, it closes at once, as the
+ * program's own cudaFree would. It does not ask in a captured call, because that would invalidate the capture. */
 static void make_way(struct cecl_registry *registry, const struct cecl_import *import,
                      struct patience *patience)
 {
@@ -203,7 +203,7 @@ static void make_way(struct cecl_registry *registry, const struct cecl_import *i
     if (registry->asks.captures(registry->asks.context) ||
         dev->ops->quiet(dev, lasts, patience) != ceclInProgress)
         search_all(registry, &search);
-    if (search.left) /* waits for calls that use former memory */
+    if (search.left) /* calls that use former memory must end first */
         cecl_pause_us(100);
 }
 
@@ -235,19 +235,19 @@ ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import
         cecl_keep_message(import->words);
         import->failed = result;
     }
-    return ceclSuccess; /* an error is recorded with the import */
+    return ceclSuccess; /* an error is kept with the import */
 }
 
-/* Bytes of dropped imports that are still open, plus one block for each import. */
+/* Bytes of all dropped imports that are still open, plus one block for each. */
 static _Atomic uint64_t dropped;
-/* If `dropped` exceeds `bearable`, a call waits until the GPU has ended its work, and closes dropped imports. If that
- * takes too long, because a kernel waits for the host, `bearable` becomes twice what is still dropped. So all waits
- * together take only a few times as long as one wait. */
+/* If `dropped` exceeds `bearable`, a call waits until the GPU has ended its work, and closes dropped imports. The wait
+ * is bounded, because a kernel may wait for the host. Then `bearable` becomes twice what is still dropped, so that all
+ * waits together take only a few times as long as one wait. */
 #define DROPPED_BYTES (UINT64_C(256) << 20)
 static _Atomic uint64_t bearable = DROPPED_BYTES;
 
 #define NOW_MS 1
-#define LONG_MS 5000 /* work that programs enqueue ahead takes less time */
+#define LONG_MS 5000 /* longer than the work that programs enqueue ahead */
 
 void registry_note_dropped(struct cecl_import *import)
 {
@@ -263,7 +263,7 @@ void registry_note_closed(uint64_t weight)
     atomic_fetch_sub(&dropped, weight);
 }
 
-/* Returns whether the GPU had no work. */
+/* Closes dropped imports once the GPU has no work. Returns false, and closes none, if it had work for too long. */
 static bool close_dropped(struct cecl_registry *by, struct patience patience)
 {
     struct search search = {.takes = true};

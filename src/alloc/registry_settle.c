@@ -41,7 +41,7 @@ static ceclResult_t insert_region(struct cecl_window *window, const struct cecl_
     return ceclSuccess;
 }
 
-/* Whether some memory of a window is the same as when the window was made, or may be the same. Such a window is kept,
+/* Whether some memory of a window is, or may be, the memory for which the window was made. Such a window is kept,
  * because calls that are being made may use it. */
 static bool is_alive(const struct cecl_registry *registry, const struct cecl_window *window)
 {
@@ -57,8 +57,8 @@ static bool is_alive(const struct cecl_registry *registry, const struct cecl_win
 }
 
 /* Forgets windows that the new region makes obsolete. If the new region overlaps a window, the window's memory is gone.
- * The memory of a window in the same driver block may also be gone; peers must then close it before they can open the
- * new memory. */
+ * The memory of a window in the same driver block may be gone as well; if it is, peers must close it before they can
+ * open the new memory. */
 static ceclResult_t forget_overlapped(struct cecl_registry *registry,
                                       const struct cecl_region *region)
 {
@@ -76,11 +76,11 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* When a window is made, this many other windows are checked; the next time, the windows after these. */
+/* How many other windows are checked when a window is made, in turn. */
 #define LOOKS 8
 
-/* Checks the next LOOKS windows, and forgets those whose memory is gone. If a program keeps freeing and allocating,
- * about one window in LOOKS is then of memory that is gone. To check all windows each time would make the first use of
+/* Checks the next LOOKS windows, and forgets those whose memory is gone. So if a program keeps freeing and allocating,
+ * the memory of only about one window in LOOKS is gone. To check all windows each time would make the first use of
  * memory slow if there are many windows. */
 static ceclResult_t forget_gone(struct cecl_registry *registry)
 {
@@ -162,8 +162,8 @@ static bool covers_another(const struct cecl_window *window, const struct cecl_r
     return last && last->base + last->bytes > region->base;
 }
 
-/* What a look at a window's memory finds. GONE: the window must be made anew. MIXED: some memory is still the same, and
- * other memory in the window's range of addresses cannot be shared. */
+/* What a look at a window's memory finds. SETTLED: the window describes the memory. GONE: the window must be made anew.
+ * MIXED: some memory is still the same, but other memory in the window's range of addresses cannot be shared. */
 enum verdict { SETTLED, GONE, MIXED };
 
 static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_registered *region,
@@ -180,7 +180,7 @@ static ceclResult_t look_at(struct cecl_registry *registry, const struct cecl_re
     return ceclSuccess;
 }
 
-/* Whether the window's mapping has become larger, so that it now includes address `last`. */
+/* Whether the program's mapping has become larger than the window, so that it now includes address `last`. */
 static bool has_grown(const struct cecl_registry *registry, const struct cecl_window *window,
                       uint64_t last)
 {
@@ -190,7 +190,8 @@ static bool has_grown(const struct cecl_registry *registry, const struct cecl_wi
            region.home < window->home + window->bytes;
 }
 
-/* Checks all memory from the buffer up to `end`, and adds regions that the window does not have yet. */
+/* Compares all memory from the buffer up to `end` with the window, and adds regions that the window does not have
+ * yet. */
 static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *window,
                          const struct cecl_use *use, uint64_t end, struct added *added,
                          enum verdict *verdict)
@@ -232,15 +233,14 @@ static ceclResult_t look(struct cecl_registry *registry, struct cecl_window *win
     return ceclSuccess;
 }
 
-/* Memory that cannot be shared is not checked, because no peer relies on it. */
+/* Where `look` ends. It looks at no memory of a private window, because no peer relies on that memory. */
 static uint64_t end_of(const struct cecl_window *window, const struct cecl_use *use)
 {
     return window->number == 0 ? (uint64_t)(uintptr_t)use->buffer : use->high;
 }
 
-/* Checks a window, and tells peers about new regions. After an error, a new window is forgotten, and a window that
- * peers know stays, because pending calls and registrations may rely on it. Peers are told about the regions that were
- * found before the error. */
+/* Checks a window, and tells peers about new regions, even about those that it found before an error. After an error,
+ * forgets a new window, but keeps a window that peers know, because pending calls and registrations may rely on it. */
 static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_window *window,
                                   const struct cecl_use *use, enum verdict *verdict)
 {
@@ -253,7 +253,7 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     cecl_keep_message(words);
     const bool gone = *verdict != SETTLED || added.lost || (result != ceclSuccess && is_new);
     ceclResult_t told = gone ? ceclSuccess : flush(registry, window, &added);
-    if (told != ceclSuccess) { /* the window has regions that peers do not know */
+    if (told != ceclSuccess) { /* peers lack some regions of the window */
         cecl_keep_message(words);
         (void)!registry_forget(registry, window);
         return cecl_fail_with(told, words);
@@ -263,8 +263,8 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, words);
 }
 
-/* Makes a private window together with its region, without a second look at the memory. A second look could find
- * other bounds: on the host device the region is a part of the heap, which other threads may extend at any time. */
+/* Makes a private window together with its region, by a single look at the memory. A second look could find other
+ * bounds: on the host device the region is a part of the heap, which other threads may extend at any time. */
 static ceclResult_t make_private(struct cecl_registry *registry, const struct cecl_region *region)
 {
     struct cecl_window *window;
@@ -275,8 +275,9 @@ static ceclResult_t make_private(struct cecl_registry *registry, const struct ce
     return result;
 }
 
-/* Makes a private window of a range in which only some memory can be shared. Separate windows for shared and private
- * memory would overlap, and calls that use both kinds of memory would replace these windows again and again. */
+/* Makes a private window of a range in which only some memory can be shared. Separate windows for the shared and the
+ * private memory would overlap, and calls that use both kinds of memory would replace the windows by each other again
+ * and again. */
 static ceclResult_t make_mixed(struct cecl_registry *registry, const void *ptr, uint64_t home,
                                uint64_t bytes)
 {
@@ -288,8 +289,8 @@ static ceclResult_t make_mixed(struct cecl_registry *registry, const void *ptr, 
     return make_private(registry, &region);
 }
 
-/* How often to look at the memory at most. A second look differs from the first only if another thread of the program
- * frees memory meanwhile. */
+/* How often to look at the memory at most. A second look at a new window differs from the first only if another thread
+ * of the program frees memory meanwhile. */
 #define TRIES 4
 
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,

@@ -37,7 +37,7 @@ void cecl_segment_close(struct cecl_pool *pool, struct cecl_segment *segment, in
     pool->dev->ops->mem_release(pool->dev, &segment->own);
 }
 
-/* Creates this rank's memory for a segment of `bytes` bytes. All ranks succeed, or all fail. */
+/* Creates this rank's memory for a segment of `bytes` bytes. Succeeds on all ranks or fails on all. */
 static ceclResult_t create_everywhere(struct cecl_pool *pool, uint64_t bytes, struct cecl_mem *mem)
 {
     ceclResult_t result = pool->dev->ops->mem_create(pool->dev, (size_t)bytes, mem);
@@ -62,8 +62,8 @@ static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *s
     return result;
 }
 
-/* Shares this rank's memory with all ranks, and maps the memory of all ranks. *nmapped says how many ranks' memory is
- * mapped, even after a failure. */
+/* Shares this rank's memory with all ranks, and maps the memory of all ranks. *nmapped: of how many ranks memory is
+ * mapped; set even after a failure. */
 static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_segment *segment,
                                    int *nmapped)
 {
@@ -116,7 +116,7 @@ ceclResult_t cecl_rendezvous_grow(struct cecl_pool *pool, uint64_t asked, uint64
         want = left;
     CECL_TRY(cecl_mesh_agree(pool->mesh, reserve_tables(pool)));
 
-    /* Tries the larger size first. If a rank has no memory for it, adds only as much as is needed. */
+    /* Tries the size `growth` first. If a rank has no memory for it, adds only as much as the allocation needs. */
     segment.bytes = want;
     ceclResult_t result = create_everywhere(pool, segment.bytes, &segment.own);
     if (result == ceclOutOfMemory && want > least) {

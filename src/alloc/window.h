@@ -1,5 +1,5 @@
-/* All memory that a rank knows. Turns a pointer into a buffer, and a buffer into the address of any rank's
- * memory. buffer.h lists the kinds of windows. */
+/* All memory that a rank knows. Functions here turn a pointer into a buffer, and a buffer of any rank into this rank's
+ * address of it. buffer.h lists the kinds of windows. */
 #ifndef CECL_ALLOC_WINDOW_H
 #define CECL_ALLOC_WINDOW_H
 
@@ -9,14 +9,14 @@
 struct cecl_windows {
     struct cecl_pool *pool;
     struct cecl_registry *registry; /* NULL: only the pool is known */
-    bool register_on_use;           /* a call registers the memory that it uses */
+    bool register_on_use;           /* calls register the memory that they use */
 };
 
 /* The window and offset of `ptr`. Does not check the memory: see cecl_window_check. */
 struct cecl_buffer cecl_window_find(const struct cecl_windows *windows, const void *ptr);
 
-/* Finds the address at which this rank reaches `bytes` bytes of another rank's memory, from `buffer` on. If the memory
- * is still being imported, waits for the import; see cecl_registry_reach. */
+/* Finds the address at which this rank reaches `bytes` bytes of another rank's memory, from `buffer` on. Waits until
+ * the memory is imported; see cecl_registry_reach. */
 ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_peer_buffer buffer,
                                uint64_t bytes, int rank, void **at);
 
@@ -24,7 +24,7 @@ ceclResult_t cecl_window_reach(const struct cecl_windows *windows, struct cecl_p
  * `name` is the argument's name. */
 ceclResult_t cecl_window_check(const struct cecl_windows *windows, struct cecl_buffer buffer,
                                uint64_t bytes, const char *name);
-/* Like cecl_window_check, but also fails if the memory is not in the pool. */
+/* As cecl_window_check, but also fails if the memory is not in the pool. */
 ceclResult_t cecl_window_check_symmetric(const struct cecl_windows *windows,
                                          struct cecl_buffer buffer, uint64_t bytes,
                                          const char *name);
