@@ -67,35 +67,6 @@ static inline uint64_t next(uint64_t *x)
     return *x >> 33;
 }
 
-static inline void draw_strided_rows(uint64_t *x, uint64_t n, uint64_t width, uint64_t rows,
-                                     uint64_t *pitch, uint64_t *stride)
-{
-    const uint64_t gap = next(x) % 3;
-    if (next(x) % 2) { /* blocks side by side */
-        *stride = width + gap;
-        *pitch = (n - 1) * *stride + width + next(x) % 3;
-    } else {
-        *pitch = width + gap;
-        *stride = rows * *pitch + next(x) % 3;
-    }
-}
-
-static inline void draw_strided(uint64_t *x, int n, uint64_t rows, struct cecl_part *part)
-{
-    struct cecl_shape *s = &part->call.view.shape;
-    s->width = 1 + next(x) % 6;
-    s->rows = rows;
-    draw_strided_rows(x, (uint64_t)n, s->width, s->rows, &s->recv_pitch, &s->recv_stride);
-    draw_strided_rows(x, (uint64_t)n, s->width, s->rows, &s->send_pitch, &s->send_stride);
-    if (part->call.in_place) {
-        s->send_pitch = s->recv_pitch;
-        s->send_stride = s->recv_stride;
-    }
-    if (part->call.op->to != CECL_TO_EACH)
-        s->send_stride = 0; /* only one block is sent */
-    part->call.bytes = s->width * s->rows;
-}
-
 /* Returns plans[c * nranks + r], to be freed with free_plans. Each call is in place on all ranks or on none, or on the
  * ranks of `in_place`[c] (see learn_outside). */
 static inline struct cecl_plan *lower_differing(const struct cecl_part *parts,
@@ -208,18 +179,6 @@ static inline void expect_fault(const struct cecl_plan *plans, int ncalls, int n
     assert_int_equal(cecl_verify(plans, ncalls, nranks), ceclInternalError);
     if (!strstr(cecl_message(), words))
         fail_msg("'%s' expected in '%s'", words, cecl_message());
-}
-
-static inline void verify_calls(const struct cecl_part *parts, int ncalls, int nranks)
-{
-    if (!verifies_this_time())
-        return;
-    struct cecl_plan *plans = lower_all(parts, ncalls, nranks);
-    if (cecl_verify(plans, ncalls, nranks) != ceclSuccess)
-        fail_msg("%d ranks, %s, in place %d, direction %d, %llu bytes: %s", nranks,
-                 parts[0].call.op->name, parts[0].call.in_place, (int)parts[0].way.move.direction,
-                 (unsigned long long)parts[0].call.bytes, cecl_message());
-    free_plans(plans, ncalls * nranks);
 }
 
 #endif

@@ -139,15 +139,7 @@ static void compare_with_bytes(struct cecl_call (*any)(uint64_t *x), uint64_t se
 TEST(groups_are_refused_where_calls_share_a_byte)
 {
     compare_with_bytes(any_call, 20261122);
-}
-
-TEST(rows_between_rows_are_told_apart)
-{
     compare_with_bytes(any_rows, 20261123);
-}
-
-TEST(stacks_of_rows_are_told_apart)
-{
     compare_with_bytes(any_stack, 20261124);
 }
 

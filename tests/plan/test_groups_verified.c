@@ -1,28 +1,6 @@
 /* Groups: what the calls of a plan share, and faults that the verifier must find. Random groups: tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 
-#define GROUP_MAX 6
-
-/* Returns plans[c * nranks + r] of `ncalls` groups; group c has the calls groups[c][0 .. sizes[c]). */
-static struct cecl_plan *lower_groups(struct cecl_part groups[][GROUP_MAX], const uint32_t *sizes,
-                                      int ncalls, int nranks)
-{
-    struct cecl_plan *plans = calloc((size_t)(ncalls * nranks), sizeof(*plans));
-    assert_non_null(plans);
-    for (int c = 0; c < ncalls; c++)
-        for (int r = 0; r < nranks; r++) {
-            struct cecl_part parts[GROUP_MAX];
-            memcpy(parts, groups[c], sizeof(parts));
-            for (uint32_t i = 0; i < sizes[c]; i++) {
-                parts[i].call.nranks = nranks;
-                parts[i].call.rank = r;
-            }
-            assert_int_equal(cecl_lower_group(parts, sizes[c], &plans[c * nranks + r]),
-                             ceclSuccess);
-        }
-    return plans;
-}
-
 TEST(gathers_share_their_barriers)
 {
     struct cecl_part parts[64];
@@ -165,6 +143,20 @@ TEST(reductions_take_no_staging_from_other_calls)
     }
 }
 
+/* The plans of 3 ranks for a group of two such calls. They are right; a test then plants a fault. */
+static struct cecl_plan *lower_two(struct cecl_part part)
+{
+    struct cecl_plan *plans = calloc(3, sizeof(*plans));
+    assert_non_null(plans);
+    part.call.nranks = 3;
+    for (part.call.rank = 0; part.call.rank < 3; part.call.rank++) {
+        struct cecl_part parts[2] = {part, part};
+        assert_int_equal(cecl_lower_group(parts, 2, &plans[part.call.rank]), ceclSuccess);
+    }
+    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    return plans;
+}
+
 static void give_the_first_ones(struct cecl_place *place)
 {
     if (place->area == CECL_AREA_STAGING)
@@ -173,12 +165,7 @@ static void give_the_first_ones(struct cecl_place *place)
 
 TEST(the_verifier_tells_reductions_of_a_bundle_apart)
 {
-    struct cecl_part groups[1][GROUP_MAX];
-    const uint32_t sizes[1] = {2};
-    for (int i = 0; i < GROUP_MAX; i++)
-        groups[0][i] = reduction_of(CECL_OP_REDUCE_SCATTER, 3, 5, 1);
-    struct cecl_plan *plans = lower_groups(groups, sizes, 1, 3);
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    struct cecl_plan *plans = lower_two(reduction_of(CECL_OP_REDUCE_SCATTER, 3, 5, 1));
     for (int r = 0; r < 3; r++) {
         for (uint32_t i = 0; i < plans[r].ncopies; i++)
             give_the_first_ones(&plans[r].copies[i].dst);
@@ -192,12 +179,7 @@ TEST(the_verifier_tells_reductions_of_a_bundle_apart)
 /* The fault is a copy to another call's buffer. */
 TEST(the_verifier_tells_calls_of_a_group_apart)
 {
-    struct cecl_part groups[1][GROUP_MAX];
-    const uint32_t sizes[1] = {2};
-    for (int i = 0; i < GROUP_MAX; i++)
-        groups[0][i] = part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8);
-    struct cecl_plan *plans = lower_groups(groups, sizes, 1, 3);
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    struct cecl_plan *plans = lower_two(part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8));
     struct cecl_copy *copy = &plans[1].copies[0];
     copy->src.area = cecl_area_of(CECL_AREA_SEND, 1);
     expect_fault(plans, 1, 3, "");
@@ -215,12 +197,7 @@ static void give_to_second_call(struct cecl_place *place)
 /* All calls of a group use the staging of its first call. */
 TEST(staging_of_a_later_call_of_a_group_is_refused)
 {
-    struct cecl_part groups[1][GROUP_MAX];
-    const uint32_t sizes[1] = {2};
-    for (int i = 0; i < GROUP_MAX; i++)
-        groups[0][i] = part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 8);
-    struct cecl_plan *plans = lower_groups(groups, sizes, 1, 3);
-    assert_int_equal(cecl_verify(plans, 1, 3), ceclSuccess);
+    struct cecl_plan *plans = lower_two(part_of(CECL_OP_ALL_TO_ALL, true, CECL_PUSH, 8));
     for (int r = 0; r < 3; r++) /* equal on all ranks, so that this is the only fault */
         for (uint32_t i = 0; i < plans[r].ncopies; i++) {
             give_to_second_call(&plans[r].copies[i].dst);

@@ -50,7 +50,7 @@ static void draw_messages(int nranks)
         struct cecl_verify_message *m = &messages[i];
         m->from = (int)draw((uint32_t)nranks);
         m->to = (m->from + 1 + (int)draw((uint32_t)nranks - 1)) % nranks;
-        m->bytes = m->moved = draw(4);
+        m->bytes = draw(4);
         numbers[i] = ++counts[m->from][m->to];
         events[m->from][nevents[m->from]++] = i;
         events[m->to][nevents[m->to]++] = i;

@@ -46,7 +46,7 @@ static void add_message(int i, int nranks, uint64_t counts[RANKS][RANKS])
     struct cecl_verify_message *m = &messages[i];
     m->from = (int)draw((uint32_t)nranks);
     m->to = (m->from + 1 + (int)draw((uint32_t)nranks - 1)) % nranks;
-    m->bytes = m->moved = draw(WORDS + 1);
+    m->bytes = draw(WORDS + 1);
     posts[i] = (struct post){.first = -1, .number = ++counts[m->from][m->to]};
     add_event(m->from, i, -1);
     add_event(m->to, i, -1);

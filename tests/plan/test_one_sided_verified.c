@@ -111,10 +111,8 @@ static void make(const struct transfer *t, uint32_t i)
         assert_int_equal(cecl_plan_finish(plan), ceclSuccess);
         launch(rank, plan, &ids[i]);
     }
-    messages[i] = (struct cecl_verify_message){.from = t->gets ? t->owner : t->mover,
-                                               .to = t->gets ? t->mover : t->owner,
-                                               .bytes = BYTES,
-                                               .moved = BYTES};
+    messages[i] = (struct cecl_verify_message){
+        .from = t->gets ? t->owner : t->mover, .to = t->gets ? t->mover : t->owner, .bytes = BYTES};
 }
 
 static void make_program(uint64_t seed)

@@ -88,25 +88,6 @@ TEST(peers_return_what_is_out_of_place_alone)
     }
 }
 
-TEST(a_barrier_is_a_signal_to_each_and_a_wait_for_each)
-{
-    for (int n = 1; n <= 16; n++) {
-        const struct cecl_part part = part_of(CECL_OP_BARRIER, false, CECL_PUSH, 0);
-        struct cecl_plan *plans = lower_all(&part, 1, n);
-        for (int r = 0; r < n; r++) {
-            assert_int_equal(plans[r].nsteps, 2 * (n - 1));
-            assert_int_equal(plans[r].ncopies + plans[r].nreductions, 0);
-            for (int i = 0; i < n - 1; i++) {
-                assert_int_equal(plans[r].steps[i].kind, CECL_STEP_SIGNAL);
-                assert_int_equal(plans[r].steps[i].peer, (r + 1 + i) % n);
-                assert_int_equal(plans[r].steps[n - 1 + i].kind, CECL_STEP_WAIT);
-                assert_int_equal(plans[r].steps[n - 1 + i].peer, (r + 1 + i) % n);
-            }
-        }
-        free_plans(plans, n);
-    }
-}
-
 /* Two ranks gather 4 rows of 3 bytes into rows of 8, which leaves a gap of 2. */
 TEST(rows_go_in_one_copy_to_each_peer)
 {

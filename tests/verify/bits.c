@@ -23,19 +23,13 @@ void verify_bits_begin(struct verifier *v)
         v->bits[r] = (struct verify_bits){.word = 1, .bit[0].raised = 1};
 }
 
-static bool is_after(const struct verifier *v, int actor, const struct verify_mark *mark)
-{
-    return mark->event == 0 ||
-           verify_clock(v, actor, v->actors[actor].nevents)[mark->actor] >= mark->event;
-}
-
 /* All peers' waits for a bit must come before the actor's last event, which clears the bit. */
 static ceclResult_t check_clear(const struct verifier *v, int rank, int actor, int bit, uint32_t at)
 {
     for (int r = 0; r < v->nranks; r++) {
         const struct verify_taken *taken = taken_by(v, rank, r, bit);
-        if (r != rank &&
-            (taken->count != v->bits[rank].bit[bit].raised || !is_after(v, actor, &taken->last)))
+        if (r != rank && (taken->count != v->bits[rank].bit[bit].raised ||
+                          !verify_is_after(v, actor, &taken->last)))
             return VERIFY_FAULT("launch %d, rank %d, step %u: clears bit %d, for which rank %d may "
                                 "still wait",
                                 v->ranks[rank].launch, rank, at, bit, r);
@@ -50,7 +44,7 @@ ceclResult_t verify_signal_bits(struct verifier *v, int rank, const struct cecl_
     struct verify_bits *bits = &v->bits[rank];
     verify_event(v, actor, at);
     const struct verify_mark now = {(uint32_t)actor, v->actors[actor].nevents};
-    if (!is_after(v, actor, &bits->by))
+    if (!verify_is_after(v, actor, &bits->by))
         return VERIFY_FAULT(
             "launch %d, rank %d, step %u: the signal has no order with the one before",
             v->ranks[rank].launch, rank, at);
@@ -94,7 +88,7 @@ ceclResult_t verify_wait_bit(struct verifier *v, int rank, const struct cecl_ste
             v->ranks[rank].launch, rank, at, step->peer);
     if (*stuck)
         return ceclSuccess;
-    if (taken->count >= bits->bit[b].raised || !is_after(v, actor, &bits->bit[b].cleared))
+    if (taken->count >= bits->bit[b].raised || !verify_is_after(v, actor, &bits->bit[b].cleared))
         return VERIFY_FAULT(
             "launch %d, rank %d, step %u: may go on early, by an earlier bit %d of rank "
             "%u",

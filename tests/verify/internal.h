@@ -150,6 +150,14 @@ static inline uint32_t *verify_clock(const struct verifier *v, int actor, uint32
     return &v->clocks[((size_t)actor * v->max_events + event) * (size_t)v->nactors];
 }
 
+/* Whether the last event of an actor comes after a mark. */
+static inline bool verify_is_after(const struct verifier *v, int actor,
+                                   const struct verify_mark *mark)
+{
+    return mark->event == 0 ||
+           verify_clock(v, actor, v->actors[actor].nevents)[mark->actor] >= mark->event;
+}
+
 static inline struct verify_origin *verify_origin(const struct verifier *v, int actor,
                                                   uint32_t event)
 {

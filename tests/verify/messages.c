@@ -10,11 +10,6 @@ message_of(const struct verifier *v, const struct cecl_verify_launch *launch, ui
     return &v->program->messages[launch->messages[part]];
 }
 
-static uint64_t bytes_of(const struct cecl_verify_launch *launch, const struct cecl_copy *copy)
-{
-    return copy->given ? launch->given[copy->given - 1] : copy->bytes;
-}
-
 /* A copy must go from the sender's end of a message to the receiver's end. One of the ends is this rank. */
 static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verify_launch *launch,
                                const struct cecl_copy *copy, int rank)
@@ -24,13 +19,12 @@ static ceclResult_t check_copy(const struct verifier *v, const struct cecl_verif
         copy->dst.area != cecl_area_of(CECL_AREA_RECV, part))
         return VERIFY_FAULT("a copy is not from the sender's to the receiver's end of one message");
     const struct cecl_verify_message *m = message_of(v, launch, part);
-    const uint64_t bytes = bytes_of(launch, copy);
     if (copy->src.rank != m->from || copy->dst.rank != m->to || (m->from != rank && m->to != rank))
         return VERIFY_FAULT("a copy from rank %u to rank %u is not of its message", copy->src.rank,
                             copy->dst.rank);
-    if (copy->rows != 1 || bytes < 1 || bytes > copy->bytes || copy->bytes > m->bytes ||
+    if (copy->rows != 1 || copy->bytes < 1 || copy->bytes > m->bytes ||
         copy->src.offset > m->bytes - copy->bytes || copy->dst.offset > m->bytes - copy->bytes)
-        return VERIFY_FAULT("a copy of %" PRIu64 " bytes is out of its message", bytes);
+        return VERIFY_FAULT("a copy of %" PRIu64 " bytes is out of its message", copy->bytes);
     return ceclSuccess;
 }
 
@@ -82,7 +76,6 @@ struct cecl_copy verify_message_copy(const struct verifier *v,
     const uint32_t part = copy->src.area / CECL_AREA_COUNT;
     struct cecl_copy moved = *copy;
     moved.src.area = moved.dst.area = (uint16_t)(v->nareas + (int)launch->messages[part]);
-    moved.bytes = bytes_of(launch, copy);
     return moved;
 }
 
@@ -101,11 +94,11 @@ ceclResult_t verify_messages_output(const struct verifier *v,
         const int memory = v->nareas + (int)id;
         for (uint32_t b = 0; m->to == rank && b < m->bytes; b++) {
             const uint32_t writes = verify_writes(v, memory, rank)[b];
-            if (writes != (b < m->moved))
+            if (writes != 1)
                 return VERIFY_FAULT("message %" PRIu32 ": byte %" PRIu32 " was written %" PRIu32
                                     " times at rank %d",
                                     id, b, writes, rank);
-            if (b < m->moved && verify_tags(v, memory, rank)[b] != tag_of(id, b))
+            if (verify_tags(v, memory, rank)[b] != tag_of(id, b))
                 return VERIFY_FAULT("message %" PRIu32 ": byte %" PRIu32
                                     " at rank %d is not the one that was sent",
                                     id, b, rank);

@@ -89,29 +89,15 @@ static void check_outcome(struct verifier *v, int rank, int at)
     }
 }
 
-/* Whether a launch before launch `at` makes the next call ready. If so, the user does not own that call's buffers. */
-static bool is_made_ready(const struct verifier *v, int rank, int at)
-{
-    for (int i = at - 1; i >= 0; i--) {
-        const struct cecl_verify_launch launch = verify_launch(v, rank, i);
-        if (launch.ready > 0)
-            return true;
-        if (launch.call >= 0)
-            return false;
-    }
-    return false;
-}
-
 /* Between calls the user may do anything with all buffers, which counts as a write to all of them. The user is ordered
  * after the main lane only. */
 static ceclResult_t users_turn(struct verifier *v, int rank)
 {
     struct verify_rank *me = &v->ranks[rank];
     const int actor = verify_actor(v, rank, CECL_LANE_MAIN);
-    const bool has_buffers = !is_made_ready(v, rank, me->launch);
     verify_event(v, actor, UINT32_MAX);
     me->turns[me->launch] = v->actors[actor].nevents;
-    for (int w = 0; w < v->nareas && has_buffers; w++)
+    for (int w = 0; w < v->nareas; w++)
         if (cecl_area_is_users((uint32_t)w))
             CECL_TRY(user_takes(v, rank, w));
     CECL_TRY(user_takes_messages(v, rank, me->launch - 1));
@@ -120,9 +106,8 @@ static ceclResult_t users_turn(struct verifier *v, int rank)
     me->done = me->launch == verify_nlaunches(v, rank);
     if (!me->done) {
         const struct cecl_verify_launch launch = verify_launch(v, rank, me->launch);
-        const int next = launch.ready > 0 ? launch.ready - 1 : launch.call;
-        if (next >= 0 && has_buffers)
-            verify_renew(v, next, rank);
+        if (launch.call >= 0)
+            verify_renew(v, launch.call, rank);
         verify_messages_renew(v, &launch, rank);
     }
     me->begun = true;
@@ -161,13 +146,6 @@ static bool is_reset(const struct verifier *v, uint32_t counter)
     return v->program && (v->program->resets >> counter & 1) != 0;
 }
 
-/* Whether the last event of an actor comes after a mark. */
-static bool is_after(const struct verifier *v, int actor, const struct verify_mark *mark)
-{
-    return mark->event == 0 ||
-           verify_clock(v, actor, v->actors[actor].nevents)[mark->actor] >= mark->event;
-}
-
 /* Raises a counter at step->peer, as a new event. */
 static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_step *step,
                               uint32_t at, uint32_t counter)
@@ -185,7 +163,7 @@ static ceclResult_t do_signal(struct verifier *v, int rank, const struct cecl_st
         return VERIFY_FAULT("call %d, rank %d, step %" PRIu32
                             ": the flag at rank %u does not grow: phase %" PRIu32 " again",
                             launch, rank, at, step->peer, step->phase);
-    if (!is_after(v, actor, &word->by) || !is_after(v, actor, &word->reset))
+    if (!verify_is_after(v, actor, &word->by) || !verify_is_after(v, actor, &word->reset))
         return VERIFY_FAULT(
             "launch %d, rank %d, step %" PRIu32
             ": the signal to rank %u has no order with the one before, or its reset",

@@ -24,21 +24,16 @@ ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks);
  * it before the launch that has the message, and the receiver's user reads it after that launch. */
 struct cecl_verify_message {
     int from, to;
-    uint32_t bytes; /* size of the message's memory at both ends */
-    uint32_t moved; /* how many of these bytes must arrive */
+    uint32_t bytes; /* size of the message's memory at both ends; all of them must arrive */
 };
 
 /* A rank's launch: its plan of a call of all ranks, or of messages. Part i of a plan of messages is message
  * messages[i]. */
 struct cecl_verify_launch {
-    int call; /* index of the call; -1: messages */
-    /* not 0: this launch makes call ready - 1 ready, so the user owns that call's buffers before this launch and after
-     * the call, not in between */
-    int ready;
+    int call;                     /* index of the call; -1: messages */
     const struct cecl_plan *plan; /* the plan of messages */
     const uint32_t *messages;     /* [nmessages] */
     uint32_t nmessages;
-    const uint64_t *given; /* numbers of bytes that cells of the plan give */
 };
 
 /* Each rank has its own sequence of launches. All ranks have the same calls, in order; each rank distributes its
