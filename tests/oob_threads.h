@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "boot/mesh.h"
+#include "boot/mesh_internal.h"
 #include "util/clock.h"
 
 #define LONG_MS 60000 /* ms; a step that takes longer has hung */
@@ -127,6 +127,14 @@ static inline void open_with(int64_t join_ms, int64_t timeout_ms)
     patience_ms = timeout_ms;
     make_group(join_ms);
     all_run(run_open);
+}
+
+/* Makes all other ranks find that this rank's process has ended. */
+static inline void die(int rank)
+{
+    for (int r = 0; r < RANKS; r++)
+        if (r != rank && ranks[r].mesh)
+            atomic_store(&ranks[r].mesh->peers[rank].has_died, true);
 }
 
 static inline int close_ranks(void **state)

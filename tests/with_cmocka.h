@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "wrapped.h"
+
 /* Defines a test that registers itself. A program's tests run in the order of their definitions. */
 #define TEST(name) TEST_BETWEEN(name, NULL, NULL)
 /* The same with functions that run before and after the test; NULL: none. */
@@ -50,12 +52,6 @@ int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 void tests_between(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 /* Runs tests that mostly wait: each in a process of its own, several at a time. */
 int tests_run_apart(void);
-
-/* Begins a function with which the linker replaces `name` (see CMakeLists.txt); the replaced one is called __real_name. */
-#define WRAPPED(result, name, parameters) \
-    result __real_##name parameters; \
-    result __wrap_##name parameters; \
-    result __wrap_##name parameters
 
 /* Ends a test as skipped. scripts/verdict.sh lists the reason. */
 #define skip_because(why) \

@@ -4,11 +4,11 @@
 
 #include <stdarg.h>
 
+#include "wrapped.h"
+
 /* `refuses` is evaluated at each call of syscall(number, ...). */
 #define WRAPPED_SYSCALL(refuses) \
-    long __real_syscall(long number, ...); \
-    long __wrap_syscall(long number, ...); \
-    long __wrap_syscall(long number, ...) \
+    WRAPPED(long, syscall, (long number, ...)) \
     { \
         long a[6]; \
         va_list arguments; \

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../wrapped.h"
 #include "input.h"
 
 #define CALLERS 64          /* connections that wait at the listener */
@@ -115,9 +116,7 @@ size_t world_send(int fd, const void *data, size_t bytes)
     return sent > 0 ? (size_t)sent : 0;
 }
 
-int __real_clock_gettime(clockid_t clock, struct timespec *now);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+WRAPPED(int, clock_gettime, (clockid_t clock, struct timespec *now))
 {
     if (!world.on || clock != CLOCK_MONOTONIC) /* libFuzzer needs the real clock */
         return __real_clock_gettime(clock, now);
@@ -129,9 +128,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 /* A wait ends at once, and time passes, unless the script acts before. */
 static int wait_in_world(struct pollfd *polls, nfds_t count, int ms);
 
-int __real_poll(struct pollfd *polls, nfds_t count, int ms);
-int __wrap_poll(struct pollfd *polls, nfds_t count, int ms);
-int __wrap_poll(struct pollfd *polls, nfds_t count, int ms)
+WRAPPED(int, poll, (struct pollfd * polls, nfds_t count, int ms))
 {
     return world.on ? wait_in_world(polls, count, ms) : __real_poll(polls, count, ms);
 }
@@ -155,9 +152,7 @@ static int wait_in_world(struct pollfd *polls, nfds_t count, int ms)
     }
 }
 
-ssize_t __real_getrandom(void *to, size_t bytes, unsigned flags);
-ssize_t __wrap_getrandom(void *to, size_t bytes, unsigned flags);
-ssize_t __wrap_getrandom(void *to, size_t bytes, unsigned flags)
+WRAPPED(ssize_t, getrandom, (void *to, size_t bytes, unsigned flags))
 {
     if (!world.on)
         return __real_getrandom(to, bytes, flags);
@@ -168,9 +163,7 @@ ssize_t __wrap_getrandom(void *to, size_t bytes, unsigned flags)
     return (ssize_t)bytes;
 }
 
-int __real_accept4(int fd, struct sockaddr *from, socklen_t *length, int flags);
-int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *length, int flags);
-int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *length, int flags)
+WRAPPED(int, accept4, (int fd, struct sockaddr *from, socklen_t *length, int flags))
 {
     eventfd_t count;
     if (!world.on)
@@ -185,19 +178,14 @@ int __wrap_accept4(int fd, struct sockaddr *from, socklen_t *length, int flags)
     return caller;
 }
 
-int __real_connect(int fd, const struct sockaddr *to, socklen_t length);
-int __wrap_connect(int fd, const struct sockaddr *to, socklen_t length);
-int __wrap_connect(int fd, const struct sockaddr *to, socklen_t length)
+WRAPPED(int, connect, (int fd, const struct sockaddr *to, socklen_t length))
 {
     return world.on ? world.script->reach(fd, to, length) : __real_connect(fd, to, length);
 }
 
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *argument);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *argument);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *argument)
+WRAPPED(int, pthread_create,
+        (pthread_t * thread, const pthread_attr_t *attributes, void *(*run)(void *),
+         void *argument))
 {
     if (!world.on)
         return __real_pthread_create(thread, attributes, run, argument);
@@ -206,9 +194,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     return 0;
 }
 
-int __real_pthread_detach(pthread_t thread);
-int __wrap_pthread_detach(pthread_t thread);
-int __wrap_pthread_detach(pthread_t thread)
+WRAPPED(int, pthread_detach, (pthread_t thread))
 {
     return world.on ? 0 : __real_pthread_detach(thread);
 }

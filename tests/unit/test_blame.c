@@ -30,9 +30,7 @@ static void count_call(void)
 }
 
 #define FAULT_AT(result, name, parameters, arguments) \
-    result __real_##name parameters; \
-    result __wrap_##name parameters; \
-    result __wrap_##name parameters \
+    WRAPPED(result, name, parameters) \
     { \
         count_call(); \
         return __real_##name arguments; \

@@ -13,12 +13,10 @@
 
 #include "../descriptors.h"
 #include "../forked.h"
-#include "../left_child.h"
 #define RANKS 3
 #include "../oob_threads.h"
 #include "../open_descriptors.h"
 #include "../prompt.h"
-#include "boot/mesh_internal.h"
 #include "util/clock.h"
 
 #define INVITATION 64 /* bytes of the first message that a rank sends to the others */
@@ -64,18 +62,10 @@ static void open_all(void)
     open_with(LONG_MS, LONG_MS);
 }
 
-/* Makes all other ranks find that this rank's process has ended. */
-static void die(const struct rank *rank)
-{
-    for (int r = 0; r < RANKS; r++)
-        if (r != rank->index)
-            atomic_store(&ranks[r].mesh->peers[rank->index].has_died, true);
-}
-
 TEST(a_death_that_an_exchange_saw_is_seen_by_the_watch)
 {
     open_all();
-    die(&ranks[2]);
+    die(2);
     assert_int_equal(exchange_as_rank_0(), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "rank 2 ended"));
     assert_int_equal(cecl_mesh_watch(ranks[0].mesh, 50), ceclRemoteError);
@@ -299,87 +289,6 @@ TEST(ranks_that_bring_other_numbers_of_pieces_find_out)
     await_all(ceclInvalidUsage);
     all_run(run_exchange); /* all ranks are at the same exchange again */
     close_ranks(NULL);
-}
-
-/* ---- ranks are processes: rank 2 dies, and leaves a forked child */
-
-enum death { BEFORE_CONNECTING, AFTER_CONNECTING };
-
-/* Exit code 0: this rank noticed rank 2's end, and its message is `words`. HEARD_OF_ANOTHER: it names another rank,
- * which had noticed the end first and left. */
-#define HEARD_OF_ANOTHER 10
-static int live(const ceclUniqueId *id, int rank, enum death death, const char *words)
-{
-    char room[RANKS * INVITATION];
-    struct cecl_invitation mine;
-    struct cecl_mesh *mesh = NULL;
-    struct cecl_oob oob;
-    int all[RANKS];
-    alarm(200);
-    cecl_oob_from_id(&oob, id, RANKS, rank, LONG_MS);
-    if (rank == 2 && death == BEFORE_CONNECTING) {
-        if (cecl_mesh_new(&oob, LONG_MS, 0, &mine, &mesh) == ceclSuccess &&
-            oob.allgather(&oob, &mine, room, sizeof(mine)) == ceclSuccess)
-            die_and_leave_a_child();
-        return 2;
-    }
-    ceclResult_t result = open_mesh(&oob, LONG_MS, &mesh);
-    for (int i = 0; i < 2 && result == ceclSuccess; i++) {
-        if (rank == 2 && i == 1)
-            die_and_leave_a_child();
-        result = cecl_mesh_allgather(mesh, "x", &rank, all, sizeof(rank));
-    }
-    const bool is_said = result == ceclRemoteError && strstr(cecl_message(), words);
-    if (!is_said)
-        fprintf(stderr, "rank %d: result %d: %s\n", rank, (int)result, cecl_message());
-    if (mesh)
-        cecl_mesh_tell_abort(mesh, cecl_message());
-    cecl_mesh_close(mesh);
-    return is_said ? 0 : result == ceclRemoteError && !mesh ? HEARD_OF_ANOTHER : 4;
-}
-
-static void expect_the_end_of_rank_2(enum death death, const char *words)
-{
-    ceclUniqueId *id = shared_memory(sizeof(*id));
-    const int64_t start = cecl_now_ms();
-    pid_t processes[RANKS];
-    int made[2];
-    char byte;
-    assert_int_equal(pipe(made), 0);
-    assert_int_equal(left_child_prepare(), 0);
-    fflush(NULL);
-    for (int r = 0; r < RANKS; r++)
-        if ((processes[r] = fork()) == 0) {
-            if (r == 0 && (cecl_tcp_unique_id(id) != ceclSuccess || write(made[1], "xx", 2) != 2))
-                _exit(5);
-            if (r > 0 && read(made[0], &byte, 1) != 1)
-                _exit(6);
-            _exit(live(id, r, death, words));
-        }
-    int named = 0;
-    for (int r = 0; r < RANKS; r++) {
-        int status = -1;
-        waitpid(processes[r], &status, 0);
-        assert_true(WIFEXITED(status) &&
-                    (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == HEARD_OF_ANOTHER));
-        named += r < 2 && WEXITSTATUS(status) == 0;
-    }
-    assert_true(named == 2 || (death == BEFORE_CONNECTING && named == 1));
-    assert_true(cecl_now_ms() - start < LONG_MS / 2);
-    close(made[0]);
-    close(made[1]);
-    left_child_let_go();
-    munmap(id, sizeof(*id));
-}
-
-TEST(a_rank_that_died_before_it_connected_is_named_at_once)
-{
-    expect_the_end_of_rank_2(BEFORE_CONNECTING, "rank 2 left while the communicator was made");
-}
-
-TEST(a_rank_that_died_before_an_exchange_is_named_at_once)
-{
-    expect_the_end_of_rank_2(AFTER_CONNECTING, "rank 2 ended unexpectedly");
 }
 
 /* ---- a user whose processes may have few descriptors in flight */

@@ -11,7 +11,6 @@
 #include "../descriptors.h"
 #include "../oob_threads.h"
 #include "../open_descriptors.h"
-#include "boot/mesh_internal.h"
 #include "util/clock.h"
 
 struct taken {
@@ -50,14 +49,6 @@ static void expect_nothing(int rank)
 {
     struct taken taken;
     assert_int_equal(take(rank, &taken), ceclInProgress);
-}
-
-/* Makes all other ranks find that this rank's process has ended. */
-static void die(int rank)
-{
-    for (int r = 0; r < RANKS; r++)
-        if (r != rank && ranks[r].mesh)
-            atomic_store(&ranks[r].mesh->peers[rank].has_died, true);
 }
 
 enum { MANY = 20000 };

@@ -9,7 +9,6 @@
 
 #define RANKS 2
 #include "../oob_threads.h"
-#include "boot/mesh_internal.h"
 #include "boot/tcp.h"
 
 enum call { NONE, SEND, RECV };
@@ -30,20 +29,14 @@ static bool refuses(enum call call)
     return true;
 }
 
-#define WRAP(type, name, which, parameters, arguments) \
-    type __real_##name parameters; \
-    type __wrap_##name parameters; \
-    type __wrap_##name parameters \
-    { \
-        return refuses(which) ? -1 : __real_##name arguments; \
-    }
-WRAP(ssize_t, recv, RECV, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags))
+WRAPPED(ssize_t, recv, (int fd, void *data, size_t bytes, int flags))
+{
+    return refuses(RECV) ? -1 : __real_recv(fd, data, bytes, flags);
+}
 
 #define CRUMB 50u               /* bytes; of the root's messages only replies are larger */
 static _Atomic unsigned crumbs; /* 0: the library's sends are whole; else counts split ones */
-ssize_t __real_send(int fd, const void *data, size_t bytes, int flags);
-ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags);
-ssize_t __wrap_send(int fd, const void *data, size_t bytes, int flags)
+WRAPPED(ssize_t, send, (int fd, const void *data, size_t bytes, int flags))
 {
     if (refuses(SEND))
         return -1;

@@ -461,9 +461,7 @@ TEST_OF_MEMBERS(whatever_lists_and_refusals_come_all_meet_soon)
 
 /* Counts sleeps, in place of the system's function (by the linker, see CMakeLists.txt). */
 static _Atomic int naps;
-int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
+WRAPPED(int, nanosleep, (const struct timespec *wanted, struct timespec *left))
 {
     atomic_fetch_add(&naps, 1);
     return __real_nanosleep(wanted, left);
