@@ -176,7 +176,7 @@ TEST(the_verifier_tells_reductions_of_a_bundle_apart)
     free_plans(plans, 3);
 }
 
-/* The fault is a copy to another call's buffer. */
+/* The fault is a copy from another call's buffer. */
 TEST(the_verifier_tells_calls_of_a_group_apart)
 {
     struct cecl_plan *plans = lower_two(part_of(CECL_OP_ALL_GATHER, false, CECL_PUSH, 8));

@@ -249,7 +249,7 @@ TEST(a_rank_that_never_connects_is_named)
     close_ranks(NULL);
 }
 
-/* Rank 0 or rank 1 notices this first, and the other one may learn it from there. */
+/* Rank 0 or rank 1 notices this first, and the other one may learn it from that rank. */
 TEST(a_rank_that_gives_up_before_it_connects_is_named_at_once)
 {
     static char room[RANKS * INVITATION];

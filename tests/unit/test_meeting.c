@@ -271,7 +271,7 @@ static void start_and_await(int rank)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* Rank 0 makes its next call before the others refuse this one. */
+/* Rank 0 refuses a call, and makes its next one before the others refuse the first. */
 TEST_OF_MEMBERS(a_refusal_ends_no_later_call)
 {
     for (int round = 0; round < 20; round++) {

@@ -202,7 +202,6 @@ TEST_BETWEEN(a_group_joins_several_communicators_and_goes_on_with_an_older_one, 
     destroy_all(three, 3);
 }
 
-/* Arguments are checked when the call is made. */
 TEST_BETWEEN(a_config_is_copied, open_all, close_all)
 {
     ceclComm_t joined[2];

@@ -562,7 +562,7 @@ TEST_BETWEEN(dropped_memory_is_bounded, set_up, tear_down)
  * waits for the host. */
 TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, tear_down)
 {
-    enum { ROUNDS = 300, WAITS = 2 }; /* beyond 256 and 516 MiB */
+    enum { ROUNDS = 300, WAITS = 2 }; /* at 256 and 516 of 900 MiB */
     const uint64_t kept = tell_of(OTHER, 0, 1);
     fake.apart = fake.handles = true;
     fake.busy = true;

@@ -116,7 +116,7 @@ TEST_BETWEEN(growth_that_one_rank_has_no_room_for_is_tried_smaller, open_ranks, 
     }
 }
 
-/* By then the number of that rank's descriptor may belong to another file. */
+/* When a rank has given up, its descriptor's number may belong to another file. */
 TEST_BETWEEN(memory_of_a_rank_of_this_process_that_gave_up_is_not_used, open_ranks, abort_ranks)
 {
     gives_up = true;

@@ -95,9 +95,9 @@ struct verifier {
     uint64_t input_bytes;
     /* [ncalls + 1][nranks][CECL_PHASED]: the values of flags before each call */
     uint64_t *base;
-    uint64_t most_phases; /* of a counter in all calls together; not less than the largest number */
-    uint32_t max_events;  /* the most events of any actor; also the stride of clocks */
-    uint32_t *clocks;     /* [actor][event][nactors] */
+    uint64_t most_phases;          /* no counter gets a larger value in all calls together */
+    uint32_t max_events;           /* the most events of any actor; also the stride of clocks */
+    uint32_t *clocks;              /* [actor][event][nactors] */
     struct verify_origin *origins; /* [actor][event] */
     struct verify_signal *signals; /* [holder][writer][counter][value] */
     struct verify_word *words;     /* [holder][writer][counter] */
