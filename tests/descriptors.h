@@ -18,8 +18,7 @@ union descriptors_room {
     char bytes[CMSG_SPACE(DESCRIPTORS_MOST * sizeof(int))];
 };
 
-/* Sends data with descriptors. `flags`: for sendmsg, beside MSG_NOSIGNAL. Asserts nothing: some callers lack
- * cmocka. */
+/* Sends data with descriptors. `flags`: sendmsg's, beside MSG_NOSIGNAL. Asserts nothing: some callers lack cmocka. */
 static inline ssize_t send_descriptors(int socket, const void *data, size_t bytes, const int *fds,
                                        int nfds, int flags)
 {

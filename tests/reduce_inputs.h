@@ -1,5 +1,4 @@
-/* Inputs for tests of reductions, as bits of elements: numbers near 1, random bits, and the type's special values,
- * mixed. */
+/* Inputs for tests of reductions, as bits of elements: a mix of numbers near 1, random bits, and special values. */
 #ifndef CECL_TEST_REDUCE_INPUTS_H
 #define CECL_TEST_REDUCE_INPUTS_H
 

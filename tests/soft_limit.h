@@ -5,8 +5,7 @@
 
 #include "with_cmocka.h"
 
-/* Changes a soft limit, and returns the former one. Restore a limit of descriptors, because leak checks at the end need
- * some. */
+/* Sets a soft limit, and returns the former one. Restore a limit of descriptors: leak checks at the end need some. */
 static inline rlim_t soft_limit(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;

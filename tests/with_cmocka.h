@@ -39,8 +39,7 @@
                 (struct CMUnitTest){#name " after " #set_up, name, set_up, tear_down, NULL}); \
     }
 void tests_add(struct CMUnitTest test);
-/* Runs the registered tests, with `set_up` before the first and `tear_down` after the last (NULL: none). Returns how
- * many failed. */
+/* Runs the registered tests between `set_up` and `tear_down` (NULL: none). Returns how many failed. */
 int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 /* These functions run before and after the tests of a program without a main. It uses the host device unless
  * CECL_DEVICE is set. */

@@ -176,8 +176,7 @@ static ceclResult_t grow(struct life *life)
     return result;
 }
 
-/* Needs less than GROWTH bytes. If the pool cannot grow by a whole segment, all ranks try again with the requested
- * size. */
+/* Needs less than GROWTH bytes. If the pool cannot grow by a segment, all ranks try again with the requested size. */
 static ceclResult_t grow_generously(struct life *life)
 {
     void *ptr;

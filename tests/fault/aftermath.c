@@ -84,8 +84,7 @@ static void check_blame(struct life *life, const char *words)
         life_fail(life, "the message does not name rank %d: %s", life->c->faulty, words);
 }
 
-/* Whether the call may be refused and leave the communicator usable. A split may, even after the ranks have agreed on
- * it. */
+/* Whether the call may be refused and leave the communicator usable. A split may, even after ranks agreed on it. */
 static bool leaves_usable(const struct life *life)
 {
     const bool meets = life->op == ALLOCATE || life->op == PUTS;

@@ -57,8 +57,7 @@ static bool can_be_amid(enum op op, enum fault fault)
 {
     if (op == JOIN_BY_CALLBACKS)
         return false;
-    /* A thread must not use a handle that another thread is making or destroying. A revoked communicator can still be
-     * shrunk. */
+    /* No thread may use a handle that another is making or destroying. A revoked communicator can still be shrunk. */
     const bool revocable = op != JOIN && op != SHRINK && op != FINALIZE && op != DESTROY;
     return ends_its_process(fault) || fault == STOPPED || (fault == REVOKES && revocable);
 }
@@ -146,8 +145,7 @@ int fault_case_maker(const struct fault_case *c)
     return (int)(c->seed / 3 % (uint32_t)c->nranks);
 }
 
-/* A rank that ends before it has connected to the others is not seen, unless it made the id, which names its
- * process. */
+/* A rank that ends before it has connected to others is not seen, unless it made the id, which names its process. */
 bool fault_case_is_seen(const struct fault_case *c)
 {
     if (c->op == JOIN && c->when != AFTER && c->faulty != fault_case_maker(c))

@@ -46,8 +46,7 @@ static void kill_child(const struct meeting *meeting)
         kill(atomic_load(&meeting->child), SIGKILL);
 }
 
-/* Called when the peers are done: the rank that stayed away continues or dies, and the child that keeps descriptors
- * dies. */
+/* When the peers are done, the rank that stayed away continues or dies, and the child that keeps descriptors dies. */
 static void release(const struct fault_case *c, struct meeting *meeting, const pid_t *ranks)
 {
     atomic_store(&meeting->released, 1);

@@ -40,8 +40,7 @@ static int count_gpus(void)
     return count;
 }
 
-/* Opens this rank's GPU before anything is timed or counted: it takes seconds, and the driver keeps descriptors and
- * threads. */
+/* Opens the rank's GPU before anything is timed or counted: it takes seconds, and leaves descriptors and threads. */
 static void warm_up(struct life *life)
 {
     const int gpus = count_gpus();
@@ -57,8 +56,7 @@ static void warm_up(struct life *life)
         life_fail(life, "no GPU: %s", ceclGetLastError(NULL));
 }
 
-/* A process's first calls with peers leave mappings and descriptors in the driver, so ranks make some before anything
- * is counted. */
+/* First calls with peers leave mappings and descriptors in the driver, so ranks make some before they count. */
 static void warm_up_together(struct life *life)
 {
     enum { INTS_EACH = 100000 };
@@ -109,8 +107,7 @@ static void join_or_end(struct life *life)
     aftermath_of_survivors(life);
 }
 
-/* Once all ranks have made the call, the fault comes while no rank waits. A barrier then shows it to ranks that have
- * not noticed. */
+/* When all have made the call, the fault comes while no rank waits. Then a barrier shows it to all ranks. */
 static void come_after(struct life *life)
 {
     STEP(life, "idle");

@@ -327,8 +327,7 @@ static void run_batch(void)
 
 /* ---- calls with one invalid argument, on one rank; test_refusals.c has all such calls, and their messages */
 
-/* Calls that a group may contain. They are refused at different steps: for an argument, for the places of buffers, or
- * for the stream. */
+/* Calls that a group may contain. Some are refused for an argument, for their buffers' places, or their stream. */
 static ceclResult_t misuse_call(unsigned which, int rank, char *send, char *recv)
 {
     const size_t twos[RANKS] = {2, 2, 2, 2, 2, 2, 2, 2}, near[RANKS] = {0, 1, 5, 9, 13, 17, 21, 25};

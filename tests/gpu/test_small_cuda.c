@@ -431,8 +431,7 @@ static void meet(uint32_t value)
     memset(done, 0, MOST * sizeof(*done));
 }
 
-/* Ranks [first, n) must have written their words to all peers (or none), and their kernels must have ended and set
- * `done`. */
+/* Ranks [first, n) must have written their words to all peers (or none), and their kernels ended and set `done`. */
 static void meetings_ended(int first, bool told_peers)
 {
     for (int g = first; g < n; g++) {

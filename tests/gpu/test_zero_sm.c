@@ -162,9 +162,8 @@ static ceclExplanation_t explain(const struct shape *shape)
     return e;
 }
 
-/* The counter-test: a call waits for an SM if its explanation says that it needs one. Otherwise the cases of
- * cecl_zerosm would prove nothing. If this test fails, the driver runs local copies on a copy engine: see
- * docs/decisions/0003. */
+/* The counter-test: a call waits for an SM if its explanation says that it needs one. Without that, cecl_zerosm would
+ * prove nothing. If this test fails, the driver runs local copies on a copy engine: see docs/decisions/0003. */
 TEST(local_copies_wait_for_an_sm)
 {
     const struct shape *shape = &exchange_out_of_place;

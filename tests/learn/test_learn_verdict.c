@@ -44,8 +44,7 @@ TEST(a_gain_within_the_scatter_is_no_gain)
     assert_int_equal(cecl_verdict_of(samples, count).arm, 0);
 }
 
-/* A drift of 10 % from the first time to the last. If it were not removed, the arm with the first turns would seem to
- * gain. */
+/* A drift of 10 % from first to last. If it were not removed, the arm with the first turns would seem to gain. */
 TEST(drift_is_no_gain)
 {
     size_t count = 0;

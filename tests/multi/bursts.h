@@ -40,8 +40,7 @@ void bursts_make(uint64_t *x);
 void bursts_free(void);
 
 struct bursts_hooks {
-    /* Called when a call, or a wait for a call, has failed; after a failed group, for the communicator of each
-     * call. */
+    /* Called when a call, or a wait for one, has failed; after a failed group, for the communicator of each call. */
     void (*excuse)(const struct team *team, ceclResult_t result, bool grouped);
     /* Called before the calls [first, end) of the burst are made: a single call, or a group. */
     void (*aside)(int first, int end);

@@ -4,8 +4,7 @@
 
 #include <stdint.h>
 
-/* More arguments than fit into registers on x86-64 and aarch64: integers in registers and on the stack, and vector
- * registers. */
+/* More integers than x86-64 and aarch64 pass in registers, so some are on the stack, and vector registers. */
 #define ECHO_WORDS 24
 #define ECHO_NUMBERS 8
 #define ECHO_WORD_PARAMETERS(x) \

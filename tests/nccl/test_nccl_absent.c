@@ -21,9 +21,8 @@ static size_t passed(void)
     return calls_of("ncclAllReduce") + calls_of("ncclReduce");
 }
 
-/* Whether each rank's results are right, and come from cecl or from NCCL. Makes reductions, because strict may pass
- * them, of two kinds, so that a rank that is a call behind does not take one for the other. What auto serves depends
- * on its table. */
+/* Whether each rank's results are right, and come from cecl or from NCCL. Makes reductions, which strict may pass, of
+ * two kinds, so that a rank that is a call behind does not confuse them. What auto serves depends on its table. */
 static bool sums(const struct rank *r, bool served)
 {
     bool is = true;

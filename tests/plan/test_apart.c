@@ -143,8 +143,7 @@ TEST(groups_are_refused_where_calls_share_a_byte)
     compare_with_bytes(any_stack, 20261124);
 }
 
-/* The second block's rows lie in other columns than the first block's, so comparing columns does not show that calls
- * are apart. */
+/* The second block's rows lie in other columns than the first's, so columns do not show that calls are apart. */
 TEST(rows_in_another_column_than_the_first_blocks_are_found)
 {
     uint64_t x = 1;

@@ -41,8 +41,7 @@ static struct cecl_plan barriers(int rank, int count)
     return plan;
 }
 
-/* From flags alone, the host would take a call for ended while its last copies run, and for not begun while its first
- * ones run. */
+/* By flags alone, a call would seem ended while its last copies run, and not begun while its first ones run. */
 TEST(a_call_that_does_not_begin_and_end_with_a_phase_tells_its_host)
 {
     for (int kind = 1; kind < 12; kind++) { /* 0 would be an empty call */

@@ -57,8 +57,7 @@ static void draw_messages(int nranks)
     }
 }
 
-/* Whether the group may have this message, too: its messages in the same role with the same peer must have different
- * words. */
+/* Whether the group may have this message, too: messages in one role with one peer must have different words. */
 static bool has_words(int rank, const struct group *group, uint32_t id)
 {
     uint32_t same = 0;

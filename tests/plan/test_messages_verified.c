@@ -179,8 +179,7 @@ TEST(a_program_ends_in_whatever_order_lanes_go_on)
     free_program();
 }
 
-/* ONE_LANE: all peers share a lane. ONE_WORD: READY and MOVED share a word. In the others all steps of a kind are
- * missing. */
+/* ONE_LANE: all peers share a lane. ONE_WORD: READY and MOVED share a word. The others lack all steps of a kind. */
 enum fault { ONE_LANE, ONE_WORD, NO_READY, NO_MOVED, NO_JOIN, NO_FORK };
 
 static bool lacks(enum fault fault, const struct cecl_step *step)

@@ -1,6 +1,5 @@
 /* One-sided calls in the verifier: random programs of puts and gets, in which ranks agree by signals which rank may
- * access which memory. Every byte arrives, nothing races, and every signal is taken. The verifier notices a missing
- * step. */
+ * access which memory. Every byte arrives, nothing races, and every signal is taken. A missing step is noticed. */
 #include "plans.h"
 
 #include "ce/one_sided.h"

@@ -1,5 +1,4 @@
-/* The shape of plans: batches, order, local copies, and their printed form. tests/fuzz/fuzz_plan.c shows that plans are
- * right. */
+/* The shape of plans: batches, order, local copies, and printed form. fuzz_plan.c shows that they are right. */
 #include "plans.h"
 
 static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,

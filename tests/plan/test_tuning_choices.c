@@ -1,5 +1,4 @@
-/* What the built-in table chooses at and around each threshold, as literal values, and what the caller's options
- * decide. */
+/* What the built-in table chooses around each threshold, as literal values, and what the caller's options decide. */
 #include "plans.h"
 
 #define KIB UINT64_C(1024)

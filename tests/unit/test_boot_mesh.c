@@ -202,8 +202,7 @@ TEST(a_cause_that_is_passed_on_keeps_its_origin)
     close_ranks(NULL);
 }
 
-/* While ranks join, rank 0 passes on rank 7's reason without "rank 0 gave up". Later the reason counts as rank
- * 0's. */
+/* While ranks join, rank 0 passes on rank 7's reason without "rank 0 gave up"; later it counts as rank 0's. */
 TEST(who_began_elsewhere_is_passed_on_while_ranks_join)
 {
     static const char words[] = "joining: rank 7 gave up: out of paper";

@@ -1,6 +1,5 @@
 /* The instructions of a warm ceclAllGather of 4 KiB in the calling thread, on the host device: of a lone call, and of
- * 16 in a group. callgrind runs this program twice; the second run makes more rounds, and the difference of the counts
- * is taken. */
+ * 16 in a group. callgrind runs this program twice, the second time with more rounds, and the difference is taken. */
 #include "../with_cmocka.h"
 #include <inttypes.h>
 

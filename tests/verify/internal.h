@@ -63,8 +63,7 @@ struct verify_word {
     struct verify_mark by, reset;
 };
 
-/* A rank's word whose values are sets of bits (bits.c), in its lower half, and how often a peer has waited for each
- * bit. */
+/* A rank's word with sets of bits (bits.c) in its lower half, and how often a peer has waited for each bit. */
 #define VERIFY_BITS 16
 struct verify_bits {
     uint32_t word, number;

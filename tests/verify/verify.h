@@ -27,8 +27,7 @@ struct cecl_verify_message {
     uint32_t bytes; /* size of the message's memory at both ends; all of them must arrive */
 };
 
-/* A rank's launch: its plan of a call of all ranks, or of messages. Part i of a plan of messages is message
- * messages[i]. */
+/* A rank's launch: its plan of a call, or of messages. Part i of a plan of messages is message messages[i]. */
 struct cecl_verify_launch {
     int call;                     /* index of the call; -1: messages */
     const struct cecl_plan *plan; /* the plan of messages */

@@ -28,8 +28,7 @@ void life_begin(void);
 void life_meet(struct life *life);
 void life_open_buffers(struct life *life);
 /* All-gathers, as a callback of ceclOob_t; context: the life. Writes this rank's part, then calls `within`, so peers
- * have the part even if this rank ends there. Waits for all parts; returns 1 if some are missing when `gives_up`
- * returns true. */
+ * have the part even if this rank ends there. Waits for all parts; returns 1 if `gives_up` returns true first. */
 int life_exchange(void *context, const void *send, void *recv, size_t bytes);
 /* Checks calls on the communicator, and ends it. Fails if anything is wrong. `members`: see comm_works. */
 void life_prove(struct life *life, ceclComm_t comm, const int *members, int count);
