@@ -12,7 +12,7 @@
 #include "util/fds.h"
 
 #define MAGIC 0x6c746572u
-#define ACCEPTS_MAX 64 /* most connections that one call accepts */
+#define ACCEPTS_MAX 64 /* the most connections that one call of cecl_inbox_take accepts */
 
 /* The first bytes of each message. */
 struct head {
@@ -55,7 +55,8 @@ ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *out)
     return cecl_net_listen(type, (struct sockaddr *)&address, length, out);
 }
 
-/* Tries to bind the name, which fails if the name is taken. Connecting would leave a caller in the listener's queue. */
+/* Tries to bind the name, which fails if the name is taken. (To try to connect would leave a caller in the listener's
+ * queue.) */
 bool cecl_inbox_is_taken(const char name[40], char kind)
 {
     struct sockaddr_un address;
@@ -138,7 +139,7 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
 /* Returns what recvmsg returns; the flags are in message->msg_flags. The caller owns the received descriptors. The
  * message stays in the socket, so descriptors for which this process has no room yet can be received later. A result of
  * 0 with descriptors is an empty message. A result of 0 without descriptors says that the other end has closed. The
- * kernel may say this before it has delivered the last message, so only the second time counts. */
+ * kernel may say so before it has delivered the last message, so this function believes only the second such result. */
 static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *letter)
 {
     const struct msghdr asked = *message;
@@ -182,7 +183,7 @@ static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void 
                            .msg_control = control.bytes,
                            .msg_controllen = sizeof(control.bytes)};
     *letter = (struct cecl_letter){0};
-    if (!is_same_user(fd)) /* before this process receives its descriptors */
+    if (!is_same_user(fd)) /* checked before this process receives descriptors */
         return NO_RANK;
     const ssize_t got = receive(fd, &asked, letter);
     if (got < 0)
@@ -201,7 +202,7 @@ static enum heard hear(const struct cecl_inbox *inbox, int fd, int nranks, void 
     return is_cut_off ? CUT_OFF : LETTER;
 }
 
-/* Accepts one more connection. Returns false if there is none, or if this process lacks descriptors or memory. */
+/* Accepts one connection more. Returns false if there is none, or if this process lacks descriptors or memory. */
 static bool let_in(struct cecl_inbox *inbox, ceclResult_t *result)
 {
     const int fd = CECL_FD(accept4(inbox->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -214,7 +215,8 @@ static bool let_in(struct cecl_inbox *inbox, ceclResult_t *result)
     return error == 0 || error == EINTR || error == ECONNABORTED;
 }
 
-/* A rank makes its next connection only once its last message is sent. So the messages of a rank are taken in order. */
+/* A sender makes its next connection only once its last message is sent. So this rank takes the messages of a sender in
+ * order. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter)
 {
@@ -233,13 +235,14 @@ ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message
         if (heard != NOTHING_YET)
             cecl_net_drop(&inbox->caller, 1);
         else if (poll(&next, 1, 0) > 0)
-            /* Turns the silent caller away; it must connect again. What it has just sent can still be read. */
+            /* Turns away the caller that has sent nothing; it must connect again. If it has just sent a message, that
+             * can still be read. */
             (void)shutdown(inbox->caller, SHUT_RDWR);
         else
             return ceclInProgress;
         if (heard == LETTER)
             return ceclSuccess;
-        if (heard == CUT_OFF) /* our own limit, not the peer's fault */
+        if (heard == CUT_OFF) /* this process's own limit, not the peer's fault */
             return cecl_fail(ceclSystemError,
                              "no descriptor is left for those that rank %d sent; is the limit of "
                              "open files (ulimit -n) reached?",

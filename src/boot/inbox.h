@@ -1,9 +1,9 @@
 /* An inbox: where a rank receives messages with descriptors. Each message comes by a connection of its own, which the
- * sender closes at once. So an inbox costs its rank one descriptor and its peers none. A message waits in the kernel
- * until the receiver takes it. Messages of one sender arrive in order.
+ * sender closes at once. So an inbox takes one descriptor of its rank and none of the peers. A message waits in the
+ * kernel until the receiver takes it. Messages of one sender arrive in order.
  *
- * A message counts only if it has the inbox's secret and comes from the same user. Other callers are turned away, and
- * have no effect. One thread at a time uses an inbox. */
+ * A message counts only if it has the inbox's secret and comes from a process of the same user. Other callers are
+ * turned away, and have no effect. One thread at a time uses an inbox. */
 #ifndef CECL_BOOT_INBOX_H
 #define CECL_BOOT_INBOX_H
 
@@ -27,8 +27,8 @@ struct cecl_inbox_address {
 struct cecl_inbox {
     int listener;
     uint8_t secret[16];
-    int caller; /* a connection by which nothing has come yet; a newer one replaces it. -1: none */
-    int64_t lack[2]; /* since when descriptors have been lacking: see cecl_net_bears */
+    int caller; /* the last connection, if it has sent nothing yet; a newer one replaces it. -1: none */
+    int64_t lack[2]; /* when descriptors were lacking: see cecl_net_bears */
 };
 
 /* A message's sender, number, size and descriptors. */
@@ -39,9 +39,9 @@ struct cecl_letter {
     int nfds, fds[CECL_INBOX_FDS]; /* close-on-exec; the caller closes them */
 };
 
-/* Opens a socket at the abstract name `name` followed by `kind`. A SOCK_SEQPACKET socket listens. */
+/* Opens a socket at the abstract name `name` followed by `kind`. If `type` is SOCK_SEQPACKET, it listens. */
 ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *fd);
-/* Whether a listener has this name. */
+/* Whether a socket has this name. */
 bool cecl_inbox_is_taken(const char name[40], char kind);
 /* Sends a datagram of one byte from the socket `from` to the socket at this name. Does not wait; the datagram may be
  * lost. */
@@ -58,12 +58,12 @@ void cecl_inbox_close(struct cecl_inbox *inbox);
 int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
                     const void *message, size_t bytes, const int *fds, int nfds);
 
-/* Takes the next message without waiting. nranks: the sender's number must be lower. room: longer messages are dropped.
- * ceclInProgress: there is no message. ceclSystemError: for a second this process has had no descriptor left for a
- * connection, or for the descriptors of a message, which are then lost. */
+/* Takes the next message without waiting. nranks: messages with a sender's number from nranks on are dropped, and so
+ * are messages of more than `room` bytes. ceclInProgress: there is no message. ceclSystemError: for a second this
+ * process has had no descriptor left for a connection, or for a message's descriptors, which are then lost. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter);
-/* Lists the descriptors that become readable when there may be a message. polls: [CECL_INBOX_POLLS]. Returns how
+/* Writes to `polls` [CECL_INBOX_POLLS] the descriptors that become readable when there may be a message. Returns how
  * many. */
 int cecl_inbox_polls(const struct cecl_inbox *inbox, struct pollfd *polls);
 

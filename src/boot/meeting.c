@@ -1,7 +1,7 @@
 /* See meeting.h. Ranks append events to one log: that they come, refuse, or give up. The kernel gives the events one
- * order, and each rank reads all events in that order. So all ranks find the same meetings complete or failed, without
- * a lock. A rank that stops or dies leaves no partial event. (If an event were cut, calls would end at their
- * deadlines.)
+ * order, and each rank reads all events in that order. So without a lock all ranks agree which meetings are complete
+ * and which have failed. A rank that stops or dies leaves no partial event. (If an event were cut, calls would end at
+ * their deadlines.)
  *
  * Meetings are rare, so nothing is ever removed from the log while its communicator lives. */
 #include "boot/meeting.h"
@@ -20,8 +20,8 @@
 #include "util/siphash.h"
 
 #define NAP_MIN_NS 20000
-/* the longest nap: NAP_MAX_NS, or NAP_RANK_NS for each rank if that is longer, so that many ranks keep few cores
- * busy */
+/* the longest nap: NAP_MAX_NS, or NAP_RANK_NS times the number of ranks if that is longer, so that many ranks keep few
+ * cores busy */
 #define NAP_MAX_NS 1000000
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
@@ -50,8 +50,8 @@ _Static_assert(CECL_MEMORY_UNIT % sizeof(struct event) == 0, "no event crosses a
 
 /* What the log says of a rank. */
 struct cecl_meeting_seat {
-    int64_t came;                 /* where its arrival is in the log; 0: it is not waiting */
-    uint64_t call;                /* the number of its last call */
+    int64_t came;  /* where the log has the event that it came; 0: it is not waiting */
+    uint64_t call; /* the number of its last call */
     struct cecl_rank_set members; /* the list of its last call */
 };
 
@@ -65,7 +65,7 @@ struct stay {
 };
 
 /* Allocates the log's first pages, so that a lack of memory fails all ranks here. Later, a rank that cannot write would
- * fail alone, and the others would wait for it. Some sandboxes cannot allocate ahead; then this succeeds without. */
+ * fail alone, and the others would wait for it. Succeeds without pages in sandboxes that cannot allocate ahead. */
 static ceclResult_t reserve(int log, size_t start, size_t bytes)
 {
     int failed;
@@ -116,7 +116,7 @@ static bool intersect(const struct cecl_rank_set *a, const struct cecl_rank_set 
     return both != 0;
 }
 
-/* Whether all of a are in b. */
+/* Whether all ranks of `a` are in `b`. */
 static bool are_within(const struct cecl_rank_set *a, const struct cecl_rank_set *b)
 {
     struct cecl_rank_set all = *b;
@@ -164,21 +164,22 @@ static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
                      cecl_rank_list_words(&one), other, cecl_rank_list_words(&two), meetings->rank);
 }
 
-/* Whether this rank has read the log up to its present call. Events of an earlier call, which failed before they were
- * read, may come first. */
+/* Whether this rank has read the log up to its present call. Before that it may read events of its earlier call, if
+ * that call failed before it read them. */
 static bool is_mine(const struct stay *stay)
 {
     const struct cecl_meetings *meetings = stay->meetings;
     return meetings->seats[meetings->rank].call == meetings->calls;
 }
 
-/* Fails a rank's call because of this event. */
+/* Fails a rank's call because of event `why`. */
 static void end_call(struct stay *stay, int rank, const struct event *why)
 {
     stay->meetings->seats[rank].came = 0;
     if (rank != stay->meetings->rank || !is_mine(stay))
         return;
-    /* a time-out of a rank with another list may name ranks that are not on this list; so names both lists */
+    /* if a rank with another list timed out, its message may name ranks that are not on this list; names both lists
+     * instead */
     const bool differ = why->lists_differ || (why->kind == GIVES_UP && why->missing == NOBODY);
     stay->is_over = true;
     stay->result = differ && !equal(&why->members, &stay->plan->members)
@@ -186,9 +187,9 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
                        : cecl_fail_with((ceclResult_t)why->result, why->words);
 }
 
-/* Whether an earlier failure ends the call that a rank makes with this list. It does if the list has a rank that has
- * failed, and also the missing rank, if the failure names one. For this rank, that failure and all earlier ones are
- * then used up; if no failure ends the call, all are.
+/* Whether an earlier failure ends the call that `rank` makes with this list. It does if the list has a rank whose call
+ * failed, and also the missing rank, if the failure names one. Then that failure and all earlier ones no longer count
+ * for `rank`; if no failure ends the call, none counts any longer.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)
@@ -212,8 +213,8 @@ static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *lis
     return found;
 }
 
-/* Keeps a failure. If there are too many, forgets one whose owed ranks are all owed this one, too, or else the
- * oldest. */
+/* Keeps a failure. If there are too many, forgets one whose owed ranks are all in the new one's `owed` or, if there is
+ * none, the oldest. */
 static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeting_failure *failure)
 {
     if (equal(&failure->owed, &nobody))
@@ -229,11 +230,11 @@ static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeti
     meetings->failures[meetings->nfailures++] = *failure;
 }
 
-/* Which waiting ranks fail together with a rank: the ranks with the same list; the ranks that list this rank; or also
- * the ranks that list one of those, and so on. */
+/* Which waiting ranks fail together with a rank. SAME_LIST: ranks with the same list. WHO_LIST_IT: ranks that list the
+ * rank. WHO_WAIT: these, the ranks that list one of these, and so on. */
 enum spread { SAME_LIST, WHO_LIST_IT, WHO_WAIT };
 
-/* Finds the ranks whose calls end when one rank's call fails. lists: [out] all ranks on the lists of these ranks */
+/* Finds the ranks whose calls end when one rank's call fails. lists: [out] all ranks that are on their lists */
 static void find_ended(const struct cecl_meetings *meetings, int rank,
                        const struct cecl_rank_set *members, enum spread spread,
                        struct cecl_rank_set *ended, struct cecl_rank_set *lists)
@@ -260,7 +261,7 @@ static void find_ended(const struct cecl_meetings *meetings, int rank,
 
 /* ---- reading the log */
 
-/* Whether all members of a list wait with this list. late: [out] the members that do not */
+/* Whether all members of a list wait with exactly this list. late: [out] the members that do not */
 static bool all_wait(const struct cecl_meetings *meetings, const struct cecl_rank_set *list,
                      struct cecl_rank_set *late)
 {
@@ -305,7 +306,8 @@ static void hear_arrival(struct stay *stay, const struct event *event, int64_t a
         meet(stay, &event->members);
 }
 
-/* Fails the calls that an event ends. Keeps the failure for ranks that are on these calls' lists and have not come. */
+/* Fails the calls that the event of a failure ends. Keeps the failure for ranks that are on these calls' lists and have
+ * not come. */
 static void hear_failure(struct stay *stay, const struct event *event, int64_t at)
 {
     struct cecl_meetings *meetings = stay->meetings;
@@ -314,7 +316,7 @@ static void hear_failure(struct stay *stay, const struct event *event, int64_t a
     struct event why;
     if (event->kind == REFUSES)
         meetings->seats[event->rank].members = event->members;
-    /* the rank's call has ended before, or this refusal only repeats a failure that the others know */
+    /* the rank's call has ended before, or its refusal only repeats a failure that other ranks have read */
     if (event->kind == REFUSES ? is_owed(stay, event->rank, &event->members, &why)
                                : meetings->seats[event->rank].came == 0)
         return;
@@ -383,8 +385,8 @@ static ceclResult_t name_who_is_late(const struct cecl_meeting_plan *plan)
     return ceclTimeout;
 }
 
-/* Returns an error if ranks wait for each other in a circle: a member for which this rank waits has another list, and
- * waits for this rank, perhaps through others. */
+/* Returns an error if ranks wait for each other in a circle: a member with another list waits for this rank, perhaps
+ * through other ranks. */
 static ceclResult_t check_lists(const struct cecl_meeting_plan *plan)
 {
     const struct cecl_meetings *meetings = plan->meetings;
@@ -399,7 +401,7 @@ static ceclResult_t check_lists(const struct cecl_meeting_plan *plan)
     return ceclSuccess;
 }
 
-/* Returns an error if a member has gone, or if the time is up. */
+/* Returns an error if a member has gone, or at the deadline. */
 static ceclResult_t check_late(const struct cecl_meeting_plan *plan, int32_t *missing)
 {
     for (int r = 0; r < plan->meetings->nranks && plan->mesh; r++)
@@ -436,7 +438,7 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
             if (why != ceclSuccess) {
                 event.result = (int32_t)why;
                 cecl_keep_message(event.words);
-                CECL_TRY(say(plan->meetings, &event)); /* an earlier event may end the call */
+                CECL_TRY(say(plan->meetings, &event)); /* one before it may end the call */
                 end = cecl_deadline(READING_MS);
                 continue;
             }

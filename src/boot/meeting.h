@@ -1,7 +1,7 @@
 /* Meetings: ranks of one host, whose mesh may be broken or not made yet, agree which of them make a new communicator.
- * Each rank calls with a list of members. A meeting is complete when all members of a list have come with that list. A
- * meeting fails if a member refuses, dies or does not come, or if lists differ so that ranks wait for each other. Each
- * member brings a part, and gets the parts of all members when the meeting is complete. */
+ * Each rank calls cecl_meeting_join with a list of members. A meeting is complete when all members of a list have
+ * called with that list. A meeting fails if a member refuses, dies or does not come, or if lists differ so that ranks
+ * wait for each other. Each member brings a part, and gets the parts of all members when the meeting is complete. */
 #ifndef CECL_BOOT_MEETING_H
 #define CECL_BOOT_MEETING_H
 
@@ -10,16 +10,16 @@
 #include "boot/mesh.h"
 #include "boot/rank_list.h"
 
-#define CECL_MEETING_PART_BYTES 632u /* most bytes that a member brings */
+#define CECL_MEETING_PART_BYTES 632u /* the most bytes of a member's part */
 
 #define CECL_MEETING_FAILURES 8
 
 /* A failed meeting, kept for listed ranks that had not come. Such a rank's next call fails for the same reason, if its
- * list has a rank that failed, and also the rank at fault, if one is known. */
+ * list has a rank of `failed`, and also the rank at fault, if that is known. */
 struct cecl_meeting_failure {
-    int64_t at; /* where its event is in the log */
+    int64_t at; /* where the log has its event */
     struct cecl_rank_set failed,
-        owed; /* failed: the ranks whose calls it ended. owed: listed ranks that had not come */
+        owed; /* failed: the ranks whose calls the failure ended. owed: listed ranks that had not come */
 };
 
 /* A communicator's meetings, as far as one rank has read the log. */
@@ -27,7 +27,7 @@ struct cecl_meetings {
     int log; /* the log's file, which the caller owns */
     int rank, nranks;
     uint64_t calls;                  /* how many calls this rank has made */
-    int64_t next;                    /* where in the log this rank reads on */
+    int64_t next;                    /* where this rank goes on reading the log */
     struct cecl_meeting_seat *seats; /* [nranks] */
     struct cecl_meeting_failure failures[CECL_MEETING_FAILURES]; /* the latest, oldest first */
     int nfailures;
@@ -42,23 +42,23 @@ void cecl_meetings_close(struct cecl_meetings *meetings);
 
 struct cecl_meeting_plan {
     struct cecl_meetings *meetings;
-    struct cecl_mesh *mesh; /* tells which ranks have gone; NULL: this is never known */
+    struct cecl_mesh *mesh; /* tells which ranks have gone; NULL: nothing tells that */
     struct cecl_rank_set members;
-    const char *gone;   /* is appended to the message that a member has gone; NULL: nothing */
+    const char *gone;   /* what to append to the message that a member has gone; NULL: nothing */
     int64_t timeout_ms; /* time from the call's start to the deadline; for error messages */
     int64_t deadline;
     const void *part; /* [bytes] what this rank brings; at most CECL_MEETING_PART_BYTES */
     size_t bytes;     /* bytes of a part, equal on all members */
 };
 
-/* Meets all members of the plan, which include this rank. All succeed, or all fail with the same reason. A member that
- * comes to a meeting which has failed fails at once.
+/* Meets all members of the plan, which include this rank. All succeed, or all fail for the same reason. A member that
+ * comes after the meeting has failed fails at once.
  * parts  [out, members * plan->bytes] in rank order; NULL: not needed */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);
 
 /* Fails the meetings that wait for this rank, with `result` and the last message as the reason. Members of the plan
- * that have not come fail when they come. If the plan does not list this rank, the reason is that lists differ. Returns
- * `result`, with its message. Does not wait for peers. */
+ * that have not come yet fail when they come. If the plan does not list this rank, peers get as the reason that lists
+ * differ. Returns `result`, with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 #endif

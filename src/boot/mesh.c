@@ -24,7 +24,7 @@
 #include "util/grow.h"
 
 /* a rank's own descriptors: two inboxes, the bell, rouse_fd, the shared memory, a segment of the pool, and for a moment
- * a copy of the segment's */
+ * a copy of the segment's descriptor */
 #define OWN_FDS 7
 #define LINE 64    /* bytes of a cache line */
 #define TICK_MS 10 /* ms between two looks at a rank that does not come */
@@ -57,8 +57,8 @@ static ceclResult_t listen_to_peers(struct cecl_mesh *mesh, struct cecl_inbox_ad
                                : cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
 }
 
-/* Makes a descriptor that others can poll: it becomes readable when this process ends. Where the system refuses a
- * pidfd, this is the end of a pipe whose other end this process keeps. */
+/* Makes a descriptor that others can poll: it becomes readable when this process ends. If the system refuses a pidfd,
+ * makes a pipe, returns one end, and keeps the other open in this process. */
 static ceclResult_t open_self(struct cecl_mesh *mesh)
 {
     int ends[2];
@@ -202,8 +202,8 @@ void cecl_shared_close(struct cecl_shared *shared)
     *shared = (struct cecl_shared){0};
 }
 
-/* Maps a part of the memory. No MAP_POPULATE: most of the memory is rings, of which a program may use few entries.
- * Allocating all pages here would take half of the time of an init. */
+/* Maps a part of the memory. No MAP_POPULATE: most of the memory is rings, of which a program may use few entries. To
+ * allocate all pages here would take half of the time of an init. */
 static ceclResult_t map(const struct cecl_mesh *mesh, size_t before, size_t bytes, void **at)
 {
     struct stat info = {.st_size = -1};
@@ -259,7 +259,7 @@ ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer)
                                : "");
 }
 
-/* Sends the memory from rank 0 to all other ranks. Passes over a rank that has gone: all ranks notice it later. */
+/* Sends the memory from rank 0 to all other ranks. Skips a rank that has gone: all ranks notice that later. */
 static ceclResult_t send_memory(struct cecl_mesh *mesh)
 {
     ceclResult_t result = map_rows(mesh);
@@ -294,7 +294,7 @@ static ceclResult_t await_memory(struct cecl_mesh *mesh)
                              mesh->init_timeout_ms);
         else if (!cecl_mesh_await(mesh, true, TICK_MS))
             CECL_TRY(mesh_check_joining(mesh, 0));
-        /* takes what others have sent: if too many descriptors were sent and not received, rank 0 could send no more */
+        /* takes what others have sent, because rank 0 cannot send while too many sent descriptors are not received */
         mesh_take_fds(mesh);
     }
     return map_rows(mesh);
@@ -316,17 +316,16 @@ ceclResult_t cecl_mesh_connect(struct cecl_mesh *mesh, const void *invitations, 
 
 /* ---- messages */
 
-/* Whether sending may succeed later. ETOOMANYREFS: this user has too many sent descriptors that are not received yet.
- * EPIPE, ECONNRESET: the receiver has turned this rank away, because a newer caller had come before this rank's
- * message. */
+/* Whether to try to send again. ETOOMANYREFS: too many descriptors that this user has sent are not received yet. EPIPE,
+ * ECONNRESET: the receiver has turned this rank away, because a newer caller had come before this rank's message. */
 static bool may_try_again(int error)
 {
     return cecl_net_is_early(error) || error == ETOOMANYREFS || error == EPIPE ||
            error == ECONNRESET;
 }
 
-/* The error for a peer that does not listen. A rank says goodbye before it closes its inboxes. So a peer without a
- * goodbye has died, even if this rank has not noticed the death yet. */
+/* The error for a peer that does not listen. A rank says goodbye before it closes its inboxes. So a peer that has said
+ * no goodbye has died, even if this rank has not noticed the death yet. */
 static ceclResult_t no_listener(struct cecl_mesh *mesh, int peer)
 {
     if (atomic_load(&mesh->joining))
@@ -365,7 +364,7 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
             return cecl_fail(ceclTimeout, "rank %d took no message in time", peer);
         if (atomic_load(&mesh->interrupted))
             return mesh_interrupted(mesh);
-        /* only the thread that exchanges sends these descriptors; meanwhile it takes those of others */
+        /* this is the thread that exchanges, so while it waits it takes the descriptors of others */
         if ((kind == MESH_EXCHANGE || fds == &mesh->memory) && !bears)
             mesh_take_fds(mesh);
         poll(NULL, 0, 1);

@@ -2,9 +2,9 @@
  * descriptors, and to learn of each other's ends.
  *
  * All ranks map one memory, in which each rank has a row. The row holds what the rank brings to the present exchange,
- * and whether the rank has left or given up. Descriptors, and messages about memory at any time, come by an inbox
- * (inbox.h). A rank notices a peer's death by a descriptor of the peer's process, which the peer sends; ranks of one
- * process need none. A datagram, the bell, makes a rank's watchdog look at the rows. */
+ * and whether the rank has left or given up. Descriptors, and messages about memory, come by inboxes (inbox.h). A rank
+ * notices a peer's death by a descriptor of the peer's process, which the peer sends; ranks of one process need none. A
+ * datagram, the bell, makes a rank's watchdog look at the rows. */
 #ifndef CECL_BOOT_MESH_H
 #define CECL_BOOT_MESH_H
 
@@ -22,20 +22,20 @@ struct cecl_invitation {
     uint64_t process;
 };
 
-/* At a timeout a rank may not know which of several late ranks is to blame. It then waits this many ms more: a late
- * rank that itself waits for a third rank also times out soon, and names the third rank (comm.h). */
+/* If several ranks are late at a timeout, a rank does not know which is to blame. So it waits this many ms more: if a
+ * late rank itself waits for a third rank, it soon times out too and names the third rank (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
 /* Fails if this process may not open as many descriptors as `nranks` ranks in it need for their meshes. Local. */
 ceclResult_t cecl_mesh_check_limit(int nranks);
 
-/* A memory that all ranks share, and that can still be used when the mesh is broken or closed. The memory has numbered
+/* A memory that all ranks share, and that ranks can use even if the mesh is broken or closed. The memory has numbered
  * parts. To add a part, give it a number and a size where cecl_shared_lay_out is called. */
 #define CECL_SHARED_PARTS_MAX 12
 struct cecl_shared {
     char *base; /* this rank's mapping; NULL: none yet */
     size_t bytes;
-    size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin; each begins at a cache line */
+    size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin, each at a cache line */
 };
 
 /* sizes: [count] bytes of each part, equal on all ranks; count is at most CECL_SHARED_PARTS_MAX. Local. */
@@ -49,8 +49,8 @@ static inline void *cecl_shared_at(const struct cecl_shared *shared, int part)
 void cecl_shared_close(struct cecl_shared *shared);
 
 #define CECL_MEMORY_UNIT 4096u /* the size of a memory file is a multiple of this */
-/* Makes a file in memory, to which processes append. The file is sealed, so no rank can remove pages that another one
- * has mapped. bytes: [in, out] rounded up. Local. */
+/* Makes a file in memory, to which processes may append. The file is sealed, so no rank can remove pages that another
+ * one has mapped. bytes: [in, out] rounded up. Local. */
 ceclResult_t cecl_memory_make(size_t *bytes, int *fd);
 
 /* Makes this rank's mesh, and listens for its peers from here on. Rank 0 makes the memory. Local.
@@ -97,21 +97,22 @@ void cecl_mesh_close(struct cecl_mesh *mesh);
 ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
                                  void *recv, size_t bytes);
 
-/* All ranks succeed, or all fail with the result and the message, "rank R: ...", of the first rank whose `mine` is not
- * ceclSuccess. Collective. */
+/* Succeeds on all ranks if `mine` is ceclSuccess on all. Otherwise all fail with the result and the message, "rank R:
+ * ...", of the first rank whose `mine` is an error. Collective. */
 ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
 /* Sends `fd` to the peers in other processes and receives theirs. fds[r] is a copy of rank r's descriptor, or, for a
  * rank of this process, that descriptor itself. So a rank keeps its own descriptor open until all ranks agree
- * (cecl_mesh_agree). A rank that has failed may close it earlier, and its number may then name another file: after each
- * use ask cecl_mesh_fd_is_gone. On failure no copy is left open. Collective. */
+ * (cecl_mesh_agree). A rank that has failed may close its descriptor earlier, and the number may then name another
+ * file: after each use ask cecl_mesh_fd_is_gone. On failure no copy is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 bool cecl_mesh_fd_is_gone(const struct cecl_mesh *mesh, int peer);
-/* The first function closes this rank's own descriptor (-1: none), the second one the copies. Local. */
+/* cecl_mesh_close_fd closes this rank's own descriptor (-1: none), cecl_mesh_drop_fds the copies. Local. */
 void cecl_mesh_close_fd(struct cecl_mesh *mesh, int fd);
 void cecl_mesh_drop_fds(const struct cecl_mesh *mesh, int *fds);
 
-/* How many exchanges there were: all-gathers (one for each KiB), agreements, and exchanges of descriptors. */
+/* How many exchanges there were. An all-gather is one exchange for each KiB; agreements and exchanges of descriptors
+ * use all-gathers. */
 uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 
 /* -- messages to one peer, also while an exchange runs -- */
@@ -134,7 +135,7 @@ ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
                             struct cecl_letter *letter);
 
 /* Waits until wait_ms have passed, cecl_mesh_rouse is called or, if for_messages, a message comes. Returns whether
- * cecl_mesh_take may find one. Called by the thread that takes messages. Local. */
+ * cecl_mesh_take may find a message. Only the thread that takes messages calls this. Local. */
 bool cecl_mesh_await(struct cecl_mesh *mesh, bool for_messages, int wait_ms);
 void cecl_mesh_rouse(struct cecl_mesh *mesh);
 
@@ -144,19 +145,19 @@ void cecl_mesh_rouse(struct cecl_mesh *mesh);
  * ceclRemoteError: a peer died or aborted; cecl_message() names it. One thread at a time. */
 ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms);
 void cecl_mesh_wake(struct cecl_mesh *mesh);
-/* Looks for news without waiting; results as for cecl_mesh_watch. If a peer tells news and then writes to this rank's
- * memory, a thread that has seen the write also sees the news. */
+/* Looks for news without waiting; results as for cecl_mesh_watch. If a peer gives up and then writes to this rank's
+ * memory, a thread that has seen the write also finds the news. */
 ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
-/* Fails with ceclRemoteError if `peer` has died or has left. Succeeds for a peer that gave up but has not left, and for
- * this rank itself. */
+/* Fails with ceclRemoteError if `peer` has died or has left. Succeeds if `peer` gave up but has not left, or is this
+ * rank itself. */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
-/* The first function tells whether `peer` has said goodbye, the second one whether it did so with an epoch; if so, sets
+/* cecl_mesh_left: whether `peer` has said goodbye. cecl_mesh_left_with: whether it did so with an epoch; if so, sets
  * *epoch. */
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *epoch);
-/* Tells all peers that this rank gives up, and why. Best effort; never blocks. */
+/* Tells all peers that this rank gives up, and why. May not reach all; never blocks. */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause);
-/* Ends waits of this rank's other threads in the calls above, with ceclRemoteError. */
+/* Ends the waits of this rank's other threads in exchanges and posts, with ceclRemoteError. */
 void cecl_mesh_interrupt(struct cecl_mesh *mesh);
 
 #endif

@@ -24,9 +24,9 @@ static void copy_why(const struct cecl_mesh *mesh, int rank, char why[MESH_TEXT_
     why[MESH_TEXT_BYTES - 1] = '\0';
 }
 
-/* If this rank gives up because another rank did, copies the other rank's message, which `cause` contains. The message
- * is passed on unchanged, because messages would nest otherwise: "rank 0 gave up: rank 1 gave up: ...". While ranks
- * join, the message may have come by an exchange, and be in no row. */
+/* If this rank gives up because another rank did, `cause` contains that rank's message: copies the message to `why`,
+ * and returns true. This rank passes the message on unchanged, because messages would nest otherwise: "rank 0 gave up:
+ * rank 1 gave up: ...". While ranks join, the message may be in no row, because it came by an exchange. */
 static bool find_beginning(const struct cecl_mesh *mesh, const char *cause,
                            char why[MESH_TEXT_BYTES])
 {
@@ -43,7 +43,7 @@ static bool find_beginning(const struct cecl_mesh *mesh, const char *cause,
     return began;
 }
 
-/* Says in this rank's row how it ends, unless it has said so before. */
+/* Writes in this rank's row how the rank ends, unless the row says so already. */
 static void end_as(struct cecl_mesh *mesh, enum mesh_state state)
 {
     uint32_t alive = MESH_ALIVE;
@@ -92,7 +92,7 @@ static bool is_readable(int fd)
 enum mesh_state mesh_look(struct cecl_mesh *mesh, int rank)
 {
     struct mesh_peer *peer = &mesh->peers[rank];
-    /* looks at the process first, so that what the process wrote before its end is seen below */
+    /* looks at the process first, so that the code below sees what the process wrote before its end */
     if (is_readable(mesh->processes[rank]))
         atomic_store(&peer->has_died, true);
     const uint32_t state = mesh->rows ? atomic_load(&mesh->rows[rank].state) : MESH_ALIVE;
@@ -129,12 +129,12 @@ ceclResult_t mesh_interrupted(struct cecl_mesh *mesh)
     char why[MESH_TEXT_BYTES] = "";
     CECL_TRY(cecl_mesh_news(mesh));
     if (mesh->rows)
-        copy_why(mesh, mesh->rank, why); /* the same message that this rank has told its peers */
+        copy_why(mesh, mesh->rank, why); /* the message that this rank has told its peers */
     return cecl_fail_with(ceclRemoteError,
                           *why ? why : "given up, because the communicator has failed");
 }
 
-/* Takes a peer for dead if its process has become another program (exec), which does not listen. */
+/* Takes a peer for dead if nobody listens at its name: its process has become another program (exec). */
 static void look_for_exec(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++)
@@ -154,7 +154,7 @@ ceclResult_t cecl_mesh_watch(struct cecl_mesh *mesh, int wait_ms)
             polls[count++] = (struct pollfd){.fd = mesh->processes[r], .events = POLLIN};
     if (poll(polls, (nfds_t)count, wait_ms) == 0)
         look_for_exec(mesh);
-    else if (polls[0].revents) /* bounded, because other processes may go on ringing */
+    else if (polls[0].revents) /* the loop has a bound: other processes may go on ringing */
         for (int rings = 0; rings < mesh->nranks && recv(mesh->bell, &byte, 1, MSG_DONTWAIT) >= 0;)
             rings++;
     return cecl_mesh_news(mesh);

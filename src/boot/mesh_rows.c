@@ -1,6 +1,6 @@
 /* Exchanges, through the rows of the shared memory. A rank writes what it brings into a slot of its row, says in `came`
- * that it has come, and waits until all ranks have come. No order of calls can deadlock ranks, and no rank serves the
- * others. */
+ * that it has come, and waits until all ranks have come. No rank serves the others, so ranks cannot deadlock, in
+ * whatever order they call. */
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -13,8 +13,8 @@
 #include "boot/net.h"
 #include "util/clock.h"
 
-/* Ranks that do not come are looked at every LOOK_NS + nranks * LOOK_RANK_NS ns, so that the looks of many ranks keep
- * only few cores busy */
+/* A rank that waits looks at the missing ranks every LOOK_NS + nranks * LOOK_RANK_NS ns, so that the looks of many
+ * ranks keep only few cores busy */
 #define LOOK_NS 2000000
 #define LOOK_RANK_NS 40000
 #define EARLY_MS 50 /* ms after which a joining rank calls look_for_leaver */
@@ -25,7 +25,7 @@ struct exchange {
     const char *send;
     char *recv;   /* the bytes of rank r go to recv + bytes * r */
     size_t bytes; /* all bytes of a rank */
-    size_t piece; /* how many of these the present piece has */
+    size_t piece; /* how many of these bytes the present piece has */
     int64_t since, deadline;
 };
 
@@ -47,7 +47,7 @@ void mesh_wake_waiters(struct cecl_mesh *mesh)
     syscall(SYS_futex, &mesh->rows[mesh->rank].came, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* A late rank may itself wait for a third rank. Its own wait ends soon, and then it names the third rank. So this rank
+/* A late rank may itself wait for a third rank. Then its own wait ends soon, and it names the third rank. So this rank
  * listens a little longer. */
 static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
 {
@@ -76,9 +76,9 @@ static ceclResult_t name_who_is_late(struct cecl_mesh *mesh)
                      joins ? "has a process ended?" : "did every rank make the call?");
 }
 
-/* Fails if a late rank has left before it could map the memory and say so in its row. Each call looks at another late
- * rank, because a look takes several system calls. Until rank 0 comes, each call also looks at rank 0: without the
- * memory that rank 0 sends, all other ranks leave. */
+/* Fails if a late rank has left before it could map the memory and say so in its row. Each call of this function looks
+ * at only one late rank, in turn, because a look takes several system calls. Until rank 0 comes, each call also looks
+ * at rank 0: without the memory that rank 0 sends, all other ranks leave. */
 static ceclResult_t look_for_leaver(struct cecl_mesh *mesh)
 {
     CECL_TRY(atomic_load(&mesh->rows[0].came) > 0 ? ceclSuccess : mesh_check_joining(mesh, 0));
@@ -92,7 +92,7 @@ static ceclResult_t look_for_leaver(struct cecl_mesh *mesh)
     return ceclSuccess;
 }
 
-/* Returns an error if a rank that has not come has ended, if the time is up, or if another thread ends the wait. */
+/* Returns an error if a missing rank has ended, at the deadline, or if another thread ends the wait. */
 static ceclResult_t look_at_missing(struct cecl_mesh *mesh, const struct exchange *x)
 {
     if (mesh->fds)
@@ -109,7 +109,7 @@ static ceclResult_t look_at_missing(struct cecl_mesh *mesh, const struct exchang
                : ceclSuccess;
 }
 
-/* Waits until all ranks have come. A rank that comes wakes the ranks that wait for it. */
+/* Waits until all ranks have come. (Each rank that comes wakes those that wait for it.) */
 static ceclResult_t await_all(struct cecl_mesh *mesh, const struct exchange *x)
 {
     const int64_t between = LOOK_NS + (int64_t)mesh->nranks * LOOK_RANK_NS;
@@ -170,8 +170,8 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh)
     return mesh->sequence;
 }
 
-/* All-gathers in pieces, if there are too many bytes for one. The first piece shows whether a rank is in a different
- * call. */
+/* All-gathers by several exchanges, of a piece each, if there are too many bytes for one. The first piece shows whether
+ * a rank is in a different call. */
 ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const void *send,
                                  void *recv, size_t bytes)
 {
@@ -198,8 +198,8 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
     return ceclSuccess;
 }
 
-/* If the exchange times out, a rank that has failed reports its own failure, because its peers probably failed for a
- * similar reason. */
+/* If the exchange times out, a rank whose `mine` is an error returns that error, because its peers probably failed for
+ * a similar reason. */
 static ceclResult_t agree(struct cecl_mesh *mesh, const char *kind, ceclResult_t mine)
 {
     const struct cecl_vote vote = cecl_vote_of(mine);
@@ -216,7 +216,8 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
 
 /* ---- descriptors */
 
-/* Keeps the descriptors that have come for this exchange. Closes descriptors of an earlier exchange that failed. */
+/* Takes the descriptors that have come. Keeps those for this exchange, and closes those of an earlier exchange that
+ * failed. */
 void mesh_take_fds(struct cecl_mesh *mesh)
 {
     struct mesh_fds *fds = mesh->fds;
@@ -236,7 +237,7 @@ void mesh_take_fds(struct cecl_mesh *mesh)
         fds->failed = cecl_vote_of(result);
 }
 
-/* Waits for the descriptors that were sent but have not come yet. */
+/* Waits for the descriptors that have not come yet; all of them were sent. */
 static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
 {
     struct mesh_fds *fds = mesh->fds;
@@ -257,8 +258,8 @@ static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
                                        cecl_rank_list_words(&list));
 }
 
-/* An ordinary user may have no more sent descriptors that are not received yet than one process may open (ulimit -n).
- * So ranks also receive while they send, and while they wait for others. */
+/* The system limits how many descriptors an ordinary user may have sent that are not received yet: to as many as one
+ * process may open (ulimit -n). So ranks also receive while they send, and while they wait for others. */
 static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
 {
     const int64_t deadline = mesh_deadline(mesh);
@@ -266,7 +267,7 @@ static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
     for (int r = 0; r < mesh->nranks && result == ceclSuccess; r++) {
         if (mesh_is_elsewhere(mesh, r))
             result = mesh_send(mesh, r, MESH_EXCHANGE, NULL, 0, &fd, 1, deadline);
-        if (result == ceclRemoteError) /* if a rank has gone, all notice it below */
+        if (result == ceclRemoteError) /* if a rank has gone, the agreement below finds that */
             result = ceclSuccess;
     }
     CECL_TRY(agree(mesh, "fd", result));

@@ -11,9 +11,9 @@
 #include "util/fds.h"
 
 #define BACKLOG 4096
-#define BEAR_MS 1000  /* how long descriptors or memory may be lacking before this is an error */
-#define UNSEEN_MS 500 /* after so long without a look, a lack counts as a new one */
-#define REST_US 20000 /* how long to rest during a lack: a poll of the listener would not wait */
+#define BEAR_MS 1000 /* for how long descriptors or memory may be lacking before that is an error */
+#define UNSEEN_MS 500 /* if the last lack was seen longer ago, a lack counts as a new one */
+#define REST_US 20000 /* how long to rest during a lack: poll() would return at once */
 
 bool cecl_net_is_closed(int error)
 {

@@ -1,5 +1,5 @@
-/* Sockets: opening them, reading and writing with a deadline; and random bytes. All sockets are
- * non-blocking and closed on exec. */
+/* Sockets (opening them, reading and writing with a deadline) and random bytes. All sockets are non-blocking and
+ * close-on-exec. */
 #ifndef CECL_BOOT_NET_H
 #define CECL_BOOT_NET_H
 
@@ -12,14 +12,14 @@
 
 #include "util/error.h"
 
-/* What the errno of a socket call says. is_closed: the other end has closed. is_early: the call would have to wait.
+/* What the errno of a socket call means. is_closed: the other end has closed. is_early: the call would have to wait.
  * is_scarce: this process lacks descriptors or memory, which it may get later. */
 bool cecl_net_is_closed(int error);
 bool cecl_net_is_early(int error);
 bool cecl_net_is_scarce(int error);
-/* If `error` says that descriptors or memory are lacking, rests a moment and returns true, until they have been lacking
- * for a second. A lack that was last seen 500 ms ago has ended; the next one counts as new. lack: [in, out] when the
- * lack began and when it was last seen, in ms; zeroed: there is none */
+/* If `error` says that descriptors or memory are lacking, rests a moment and returns true; returns false once they have
+ * been lacking for a second. A lack that was not seen for 500 ms has ended; the next one counts as new. lack: [in, out]
+ * when the lack began and when it was last seen, in ms; zeroed: there is none */
 bool cecl_net_bears(int error, int64_t lack[2]);
 
 /* Opens a socket. Returns -1 on failure, with errno set and a message recorded for ceclSystemError. */
@@ -39,7 +39,7 @@ ceclResult_t cecl_net_send(int fd, const void *data, size_t bytes, int64_t deadl
                            const char *who);
 ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, const char *who);
 
-/* Closes `fd`, and ends its connection even if a child has a copy of `fd`. */
+/* Closes `fd`, and ends its connection even if a forked child has a copy of `fd`. */
 void cecl_net_close(int fd);
 /* Closes each descriptor that is not -1, and sets it to -1. */
 void cecl_net_drop(int *fds, int count);

@@ -72,8 +72,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Returns where the next rank's number is, from `at` on, or NULL. in_list: [in, out] whether the number before `at`
- * belongs to a list, which begins with "ranks". */
+/* Returns where the next rank's number begins, from `at` on, or NULL. in_list: [in, out] whether the number before `at`
+ * is in a list that begins with "ranks". */
 static const char *next_rank(const char *words, const char *at, bool *in_list)
 {
     const size_t skipped = !*in_list             ? 0
@@ -101,7 +101,7 @@ static void put(char out[CECL_MESSAGE_BYTES], size_t *used, const char *from, si
     out[*used] = '\0';
 }
 
-/* A number that is no rank of the new communicator stays as it is. */
+/* Leaves a number unchanged that is no rank of the new communicator. */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES])
 {

@@ -11,7 +11,7 @@
 
 #include "util/error.h"
 
-#define CECL_MEETING_RANKS 1024 /* most ranks of a communicator */
+#define CECL_MEETING_RANKS 1024 /* the most ranks of a communicator */
 #define CECL_RANK_WORDS (CECL_MEETING_RANKS / 64)
 
 struct cecl_rank_set {
@@ -64,17 +64,17 @@ static inline void cecl_rank_list_add(struct cecl_rank_list *list, int rank)
     list->count++;
 }
 
-/* Lists the ranks that are in a set, or if not `in`, the ranks that are not in the set. */
+/* Lists the ranks that are in a set or, if `in` is false, those that are not. */
 struct cecl_rank_list cecl_rank_list_of(const struct cecl_rank_set *set, int nranks, bool in);
 /* The list as text, which lives as long as the list. */
 const char *cecl_rank_list_words(struct cecl_rank_list *list);
 
-/* What a rank sends to the others where all must succeed or all fail. */
+/* What a rank sends to the others if all must succeed or all fail. */
 struct cecl_vote {
     int32_t result; /* ceclResult_t, with `words` */
     char words[CECL_MESSAGE_BYTES];
 };
-/* This rank's vote; the message of a failure must have been recorded. */
+/* This rank's vote; if `mine` is an error, its message must be the last one recorded. */
 struct cecl_vote cecl_vote_of(ceclResult_t mine);
 /* Returns the vote's result, with the vote's message recorded again. */
 static inline ceclResult_t cecl_vote_again(const struct cecl_vote *vote)
@@ -82,8 +82,8 @@ static inline ceclResult_t cecl_vote_again(const struct cecl_vote *vote)
     return vote->result == ceclSuccess ? ceclSuccess
                                        : cecl_fail_with((ceclResult_t)vote->result, vote->words);
 }
-/* Fails with the result and the message, "rank R: ...", of the first rank that voted against.
- * all: [nranks], each `apart` bytes behind the last one */
+/* Fails with the result and the message, "rank R: ...", of the first rank whose vote is an error. all: [nranks] votes,
+ * which begin `apart` bytes from each other */
 ceclResult_t cecl_votes_count(const void *all, size_t apart, int nranks);
 
 /* Replaces the new communicator's numbers of ranks in a message by the parent's. A message that becomes too long is
@@ -93,7 +93,7 @@ void cecl_words_for_parent(const char *words, const int *parent_ranks, int nrank
                            char out[CECL_MESSAGE_BYTES]);
 
 /* Returns the last part of `words` that starts with "rank N gave up: ...", or NULL. Each rank puts its name before the
- * reason that it passes on, so the last rank in the message gave up first. */
+ * reason that it passes on, so the last rank named in the message gave up first. */
 const char *cecl_words_who_began(const char *words);
 
 #endif

@@ -12,9 +12,9 @@
 #include "util/thread.h"
 
 #define ROOT "the rank that made the unique id"
-#define REST_MS 20  /* how long a rank that was put off waits before it connects again, in ms */
+#define REST_MS 20 /* how long a rank that the root put off waits before it connects again, in ms */
 #define SAY_MS 1000 /* how long sending a message may take, in ms */
-#define TICK_MS 50  /* how long the end of a wait may go unnoticed, in ms */
+#define TICK_MS 50  /* how late a wait notices that another thread has ended it, in ms */
 
 /* If a wait for the root ended with ceclTimeout, adds the time limit to the message. */
 static ceclResult_t in_time(const struct cecl_lifeline *line, ceclResult_t result)
@@ -48,7 +48,7 @@ void cecl_lifeline_close(struct cecl_lifeline *line)
 
 /* ---- what the root says */
 
-/* Receives a reply's head, and notes what an empty one says. If the reply is an error, also receives the root's
+/* Receives a reply's head, and notes what an empty reply says. If the reply is an error, also receives the root's
  * message. */
 static ceclResult_t hear_head(struct cecl_lifeline *line, struct cecl_tcp_reply *reply,
                               int64_t deadline)
@@ -91,7 +91,7 @@ static ceclResult_t hear_parts(struct cecl_lifeline *line, void *recv, size_t by
 
 /* ---- joining */
 
-/* Another possible reason why the root does not answer at the id's address. */
+/* For messages: a possible reason why the root does not answer at the id's address. */
 static const char *other_reason(const struct cecl_tcp_id *id)
 {
     return cecl_tcp_is_loopback(id)
@@ -101,9 +101,9 @@ static const char *other_reason(const struct cecl_tcp_id *id)
                : "";
 }
 
-/* Begins a connection to the root. While the root does not know of this rank, this rank cannot tell anyone that it
- * gives up, and all would wait for it. So if descriptors or memory are lacking, it tries again for a while. *error: the
- * errno of connect(). Returns what cecl_net_open returns. */
+/* Begins a connection to the root. As long as the root does not know of this rank, this rank cannot tell anyone that it
+ * gives up, and all would wait for it. So while descriptors or memory are lacking, this function tries again, for a
+ * second. *error: the errno of connect(). Returns what cecl_net_open returns. */
 static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int *error)
 {
     const union cecl_tcp_address at = cecl_tcp_from_here(id);
@@ -118,7 +118,7 @@ static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int 
     }
 }
 
-/* Connects to the root and sets line->fd. The caller closes it, also on failure. */
+/* Connects to the root and sets line->fd, which the caller closes even on failure. */
 static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct cecl_lifeline *line,
                                  int64_t deadline)
 {
@@ -148,7 +148,7 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct cecl_lifel
 
 /* Says that this rank joins, and receives the root's proof. said: this function fills in patience_ms and tag. *put_off:
  * the root dropped this connection for newer ones, so this rank must connect again. The root may do so before it has
- * read all of `said`, so its answer is read even if not all of `said` could be sent. */
+ * read all of `said`, so this function reads its answer even if not all of `said` could be sent. */
 static ceclResult_t shake_hands(const struct cecl_lifeline *line, const struct cecl_tcp_id *id,
                                 struct cecl_tcp_said *said, int64_t deadline, bool *put_off)
 {
@@ -234,7 +234,7 @@ void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, 
 
 /* ---- the line */
 
-/* Waits until the root has sent something. */
+/* Waits until the root has sent something, until the deadline, or until *ended. */
 static ceclResult_t await_root(const struct cecl_lifeline *line, int64_t deadline,
                                const _Atomic bool *ended)
 {
@@ -255,7 +255,7 @@ static ceclResult_t gather(struct cecl_lifeline *line, const void *send, void *r
 {
     if (line->fd < 0)
         return cecl_fail(ceclRemoteError, ROOT " has ended");
-    if (line->has_told) /* after a failure the root answers no more */
+    if (line->has_told) /* after a failure the root no longer answers */
         return cecl_fail(ceclRemoteError, "the communicator has failed");
     const ceclResult_t said = say(line->fd, CECL_TCP_PART, send, bytes);
     if (said != ceclSuccess && said != ceclRemoteError) /* the root may have told why it closed */
@@ -316,7 +316,7 @@ static ceclResult_t news(struct cecl_lifeline *line)
                                                  "them ends");
 }
 
-/* If another thread exchanges, it hears the news itself. */
+/* If another thread is exchanging, that thread reads the news. */
 ceclResult_t cecl_lifeline_news(struct cecl_lifeline *line)
 {
     if (pthread_mutex_trylock(&line->lock) != 0)

@@ -8,7 +8,7 @@
  * Then the root closes the connections if all ranks are on one host. Otherwise ranks keep them as lines (oob.h).
  *
  * The secret is never sent. Each side shows a SipHash tag, which only a holder of the secret can compute. An id serves
- * one job, and the root hangs up on whoever repeats the message of a rank that has joined. */
+ * one job. The root closes the connection of a caller that repeats the message of a rank that has joined. */
 #ifndef CECL_BOOT_TCP_H
 #define CECL_BOOT_TCP_H
 
@@ -36,35 +36,36 @@ struct cecl_tcp_id {
 };
 _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must hold it");
 
-/* What a rank says: first that it joins; later, over its line, one of these kinds. */
+/* What a rank says: first that it joins; later, over its line, messages of these kinds. */
 enum { CECL_TCP_PART = 1, CECL_TCP_FAILURE, CECL_TCP_GOODBYE };
 struct cecl_tcp_said {
     uint64_t kind; /* CECL_TCP_MAGIC: joins, with all fields; or one of these, with `part` only */
     char part[CECL_OOB_PART_BYTES]; /* what this rank sends to the others, or a failure's message */
     uint8_t nonce[16];
     int32_t rank, nranks;
-    int64_t patience_ms; /* ms that this rank will still wait; 0: as long as the root waits */
-    int64_t timeout_ms;  /* ms that this rank waits in all; for error messages */
-    uint64_t process;    /* this rank's: see util/fds.h */
+    int64_t patience_ms; /* how many ms this rank will still wait; 0: as long as the root waits */
+    int64_t timeout_ms;  /* for how many ms this rank waits in all; for error messages */
+    uint64_t process;    /* this rank's process: see util/fds.h */
     uint64_t host;       /* ranks with other numbers are on other hosts */
-    uint64_t tag;        /* over "rank" and all fields above */
+    uint64_t tag;        /* a SipHash tag of "rank" and all fields above */
 };
 
 struct cecl_tcp_proof {
-    uint64_t tag; /* over "root" and the rank's tag; or CECL_TCP_AGAIN */
+    uint64_t tag; /* a SipHash tag of "root" and the rank's tag; or CECL_TCP_AGAIN */
 };
-/* Instead of a tag: connect again. Needs no proof: whoever can forge it can also cut the connection. */
+/* Instead of a tag: the rank must connect again. This needs no proof, because whoever can forge it can also cut the
+ * connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
 /* If status is ceclSuccess, the parts of all ranks follow (none if `bytes` is 0); otherwise a message of `bytes`
  * bytes. */
 struct cecl_tcp_reply {
     int32_t status;
-    uint32_t left; /* bytes 0: 1 + the rank that said goodbye, or 0: the root's process may end */
+    uint32_t left; /* if bytes is 0: 1 + the rank that has left; 0: the root's process may end */
     uint64_t bytes;
 };
 
-/* The tags of a rank that joins, and of the root's answer. Both differ, so nobody can send a received tag back as its
+/* The tags of a rank that joins, and of the root's answer. They differ, so nobody can send a received tag back as its
  * own. */
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);

@@ -27,13 +27,13 @@ uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said 
     return cecl_siphash(secret, text, sizeof(text));
 }
 
-/* A host counts as lost if it is silent for QUIET_S seconds, and then answers none of PROBES probes, PROBE_S seconds
- * apart. */
+/* A host counts as lost if it is silent for QUIET_S seconds, and then answers none of PROBES probes, which are PROBE_S
+ * seconds apart. */
 #define QUIET_S 10
 #define PROBE_S 5
 #define PROBES 4
 
-/* A failure is ignored: it only delays messages, or the news that a host is lost. */
+/* A failure is ignored, because it only delays messages, or the news that a host is lost. */
 void cecl_tcp_set_up(int fd)
 {
     const struct {
@@ -54,8 +54,8 @@ bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
                                            : IN6_IS_ADDR_LOOPBACK(&id->at.v6.sin6_addr);
 }
 
-/* A link-local IPv6 address is only valid together with the number of an interface, and each host numbers its own
- * interfaces. */
+/* A link-local IPv6 address does not suit: it is valid only together with the number of an interface, and each host
+ * numbers its own interfaces. */
 union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id)
 {
     union cecl_tcp_address at = id->at;
@@ -65,8 +65,8 @@ union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id)
     return at;
 }
 
-/* How well an interface's address suits; 0: not at all. If the setting names an interface, only that one suits.
- * Otherwise only loopback suits, which is enough for a job on one host. */
+/* How well an interface's address suits; 0: not at all. If the setting names an interface, only its addresses suit;
+ * otherwise only loopback, which is enough for a job on one host. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))

@@ -2,8 +2,9 @@
  * parts of all ranks to all, and serves their lines (oob.h), if there are any, until all lines are closed.
  *
  * Callers are connections that have not proved the secret. A caller that is silent, slow or one of very many must not
- * hold up the ranks. So all callers are read at the same time, and each has a deadline. A newer caller may replace an
- * older one only after the older one has had some time. Callers use at most half of the process's descriptors. */
+ * hold up the ranks. So the root reads from all callers at the same time, and each has a deadline. A newer caller may
+ * replace an older one only after the older one has had HEARD_MS. Callers use at most half of the process's
+ * descriptors. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -19,23 +20,23 @@
 #include "util/grow.h"
 #include "util/thread.h"
 
-#define RANKS_MAX 65536 /* more ranks than any job has; the API has a lower limit */
-#define LINGER_MS 1000  /* ms in which late ranks are still told why the job failed */
-#define WORDS_MS 1000   /* ms that sending this message may take */
-/* a rank gets the list of missing ranks at most this long before it gives up, in ms */
+#define RANKS_MAX 65536 /* limits what a message can ask for; the API's limit is lower */
+#define LINGER_MS 1000  /* for how many ms the root still tells late ranks why the job failed */
+#define WORDS_MS 1000   /* how many ms sending this message may take */
+/* the root sends the list of missing ranks at most this many ms before the first rank gives up */
 #define MARGIN_MS 1000
 
-#define CALLERS_MAX 4096 /* most callers at a time, if there are enough descriptors */
+#define CALLERS_MAX 4096 /* the most callers at a time, if there are enough descriptors */
 /* ms in which a caller must send all its bytes. A process that stands still for longer can connect again. */
 #define PATIENCE_MS 5000
-#define HEARD_MS 100 /* ms that a caller has before a newer one may replace it */
+#define HEARD_MS 100 /* how many ms a caller has before a newer one may replace it */
 #define TICK_MS 50   /* ms between two checks of deadlines */
 #define REST_MS 20   /* ms to rest if poll() fails */
 
-/* A connection: a caller's, or a rank's. */
+/* A connection, of a caller or of a rank. */
 struct peer {
     int fd;
-    bool is_here;  /* the rank is in the root's process, see fail_job() */
+    bool is_here;  /* the rank is in the root's process: see fail_job */
     uint32_t got;  /* bytes of `said` received so far */
     size_t taken;  /* bytes of the reply sent so far */
     int64_t since; /* when the caller came */
@@ -51,7 +52,7 @@ struct reply {
 struct root {
     uint8_t secret[16];
     int64_t timeout_ms;
-    /* the shortest time, in ms, that the root or any rank waits in all; for error messages */
+    /* the shortest time, in ms, for which the root or a rank waits in all; for error messages */
     int64_t bound_ms;
     int64_t since;    /* when the first rank came */
     int64_t deadline; /* end of the current wait */
@@ -63,7 +64,7 @@ struct root {
     int listener; /* -1: ranks no longer join */
     int room, count;
     struct peer **callers; /* [room], the oldest first */
-    int64_t lack[2];       /* of descriptors for connections */
+    int64_t lack[2];       /* lack of descriptors for connections: see cecl_net_bears */
     struct pollfd *polls;  /* [1 + room + nranks] */
     /* -- set when the first rank has come -- */
     struct peer **seats; /* [nranks]; NULL: the rank has not come, or its connection has ended */
@@ -71,7 +72,7 @@ struct root {
     /* -- lines -- */
     uint64_t host;  /* the host of the rank that came first */
     bool has_lines; /* ranks are on several hosts */
-    int nparts;     /* how many ranks have sent their parts for the next reply */
+    int nparts;     /* how many ranks have sent their part for the next reply */
 };
 
 static void hang_up(struct peer **peer)
@@ -84,8 +85,8 @@ static void hang_up(struct peer **peer)
 
 /* ---- failures */
 
-/* The end of a wait that lasts `wait_ms`, or until the first rank gives up. In that case the wait ends a little
- * earlier, so that the message arrives while that rank still listens. */
+/* The end of a wait that lasts `wait_ms`, or until the first rank gives up. It is a little earlier than that, so that
+ * the message arrives while the rank still listens. */
 static int64_t deadline_in(const struct root *root, int64_t wait_ms)
 {
     int64_t end = cecl_deadline(wait_ms);
@@ -107,9 +108,9 @@ static void send_words(const struct root *root, const struct peer *peer, int64_t
 }
 
 /* Ends the job with the message that was recorded last. Tells every rank that has joined, and the rank that is refused
- * (NULL: none). Ranks of the root's process are told last, because that process, and the root with it, may end as soon
- * as they know. Ranks that come within LINGER_MS are also told, even a rank that tries again, because the reason tells
- * it more than a closed port. */
+ * (NULL: none). Tells ranks of the root's process last, because that process, and the root with it, may end as soon as
+ * they know. The root goes on telling ranks that come within LINGER_MS, even a rank that tries again, because a closed
+ * port would not tell them the reason. */
 static void fail_job(struct root *root, ceclResult_t status, const struct peer *refused)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);
@@ -226,7 +227,7 @@ static bool is_repeated(const struct root *root, const struct cecl_tcp_said *sai
 }
 
 /* Looks at a caller that has sent all its bytes. A caller that knows the secret is a rank, and gets the proof that the
- * root knows it, too. */
+ * root knows the secret. */
 static void consider(struct root *root, struct peer *peer)
 {
     const struct cecl_tcp_said *said = &peer->said;
@@ -248,7 +249,7 @@ static bool all_came(const struct root *root)
 
 /* ---- callers */
 
-/* Reads more of what a peer says. Returns false if its connection has ended. */
+/* Reads what has come of `said` from a peer. Returns false if its connection has ended. */
 static bool hear(struct peer *peer)
 {
     while (peer->got < sizeof(peer->said)) {
@@ -262,7 +263,7 @@ static bool hear(struct peer *peer)
     return true;
 }
 
-/* Leaves half of the descriptors to the program. */
+/* How many callers there may be; half of the descriptors are left to the program. */
 static int room_for_callers(void)
 {
     struct rlimit limit;
@@ -284,7 +285,7 @@ static void put_off(struct root *root, int which)
 {
     static const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
     struct peer *peer = take_off(root, which);
-    (void)hear(peer); /* reads first: to close with unread bytes would discard the answer */
+    (void)hear(peer); /* reads first, because to close with unread bytes would discard the answer */
     (void)!send(peer->fd, &again, sizeof(again), MSG_NOSIGNAL | MSG_DONTWAIT);
     hang_up(&peer);
 }
@@ -332,7 +333,7 @@ static void give_up(struct root *root, int error)
     fail_job(root, ceclSystemError, NULL);
 }
 
-/* Accepts a bounded number of callers, so that a flood of callers cannot keep others from being read. */
+/* Accepts a bounded number of callers, so that between two such calls the root reads from the callers that it has. */
 static void let_in(struct root *root)
 {
     for (int tries = 0; tries < root->room; tries++) {
@@ -391,7 +392,7 @@ static void attend(struct root *root, int wait_ms)
         root->polls[asked++] = (struct pollfd){.fd = root->callers[i]->fd, .events = POLLIN};
     if (is_open)
         root->polls[asked++] = (struct pollfd){.fd = root->listener, .events = POLLIN};
-    if (poll(root->polls, asked, wait_ms) < 0) { /* after a failure of poll() all are tried */
+    if (poll(root->polls, asked, wait_ms) < 0) { /* then tries all connections */
         if (errno != EINTR) /* the limit of descriptors was lowered, or there is no memory */
             cecl_pause_us(REST_MS * 1000);
         while (at < asked)
@@ -418,12 +419,12 @@ static void let_ranks_in(struct root *root)
             return;
         if (root->nranks > 0)
             name_who_is_missing(root);
-        root->failed = ceclTimeout; /* also if no rank has ever joined */
+        root->failed = ceclTimeout; /* even if no rank has ever joined */
         return;
     }
 }
 
-/* Stops listening: the id is used up, and ranks that come later are refused. */
+/* Stops listening: the id is used up, so the system refuses ranks that come later. */
 static void close_door(struct root *root)
 {
     if (root->listener >= 0)
@@ -435,7 +436,7 @@ static void close_door(struct root *root)
 
 /* ---- the reply */
 
-/* Sends as much of the reply as a rank's socket takes. Returns whether more is left to send; false if the rank has
+/* Sends as much of the reply as a rank's socket takes. Returns whether more is left to send, and false if the rank has
  * gone. */
 static bool send_some(const struct root *root, struct peer *peer, size_t bytes)
 {
@@ -450,8 +451,8 @@ static bool send_some(const struct root *root, struct peer *peer, size_t bytes)
     return false;
 }
 
-/* Sends more of the reply to all ranks, to other processes first (see fail_job()). Returns how many ranks need more,
- * and lists them in `polls`. */
+/* Sends more of the reply to all ranks, to those in other processes first (see fail_job). Returns how many ranks need
+ * more, and puts their sockets into `polls`. */
 static nfds_t send_more(struct root *root, size_t bytes)
 {
     nfds_t left = 0;
@@ -464,7 +465,7 @@ static nfds_t send_more(struct root *root, size_t bytes)
 }
 
 /* Sends the reply to all ranks at the same time. Closes the connections of ranks that do not take the whole reply in
- * time, because any later message would land in the middle of this one. Returns the first of these ranks, or -1. */
+ * time, because a later message would land in the middle of this one. Returns the first of these ranks, or -1. */
 static int reply_to_all(struct root *root)
 {
     const size_t bytes = sizeof(root->reply->head) + (size_t)root->reply->head.bytes;
@@ -496,8 +497,8 @@ static void tell_left(const struct root *root, uint32_t left, int except)
                                  "a rank");
 }
 
-/* Tells the other ranks that this rank has left. If it was the last rank of the root's process with a line, also tells
- * them that this process may end now. */
+/* Tells the other ranks that a rank has left. If that was the last rank of the root's process with a line, also tells
+ * them that the root's process may end now. */
 static void let_go(struct root *root, int rank)
 {
     bool may_end = root->seats[rank]->is_here;
@@ -509,7 +510,7 @@ static void let_go(struct root *root, int rank)
     hang_up(&root->seats[rank]);
 }
 
-/* Handles a rank's message that has arrived whole. */
+/* Handles a message of a rank, all of which has arrived. */
 static void consider_said(struct root *root, int rank)
 {
     struct cecl_tcp_said *said = &root->seats[rank]->said;
@@ -526,7 +527,8 @@ static void consider_said(struct root *root, int rank)
     }
 }
 
-/* Reads what a rank has said so far. If the connection ends without a goodbye, the rank is lost. */
+/* Reads what has come from a rank, and handles whole messages. If the connection ends without a goodbye, the rank is
+ * lost. */
 static void hear_rank(struct root *root, int rank)
 {
     struct peer *peer = root->seats[rank];
@@ -537,7 +539,7 @@ static void hear_rank(struct root *root, int rank)
         lose_rank(root, rank, root->listener >= 0 ? "left while ranks were joining" : "has ended");
 }
 
-/* Fails an exchange if a rank has no line: it sends no part, so the others would wait in vain. */
+/* Fails an exchange if a rank has no line: it sends no part, so the other ranks would wait in vain. */
 static void check_parts(struct root *root)
 {
     for (int r = 0; r < root->nranks && root->nparts > 0 && root->failed == ceclSuccess; r++)
@@ -561,7 +563,7 @@ static void serve_parts(struct root *root)
         if (root->nparts >= root->nranks && root->failed == ceclSuccess) {
             const int slow = reply_to_all(root);
             root->nparts = 0;
-            root->patience = CECL_NO_DEADLINE; /* the patience was for the join */
+            root->patience = CECL_NO_DEADLINE; /* ranks' patience was for the join only */
             if (slow >= 0)
                 lose_rank(root, slow, "did not take what other ranks sent it");
         }
@@ -609,7 +611,7 @@ ceclResult_t cecl_tcp_serve(int listener, const uint8_t secret[16], int64_t time
     memcpy(root->secret, secret, sizeof(root->secret));
     root->listener = listener;
     root->timeout_ms = root->bound_ms = timeout_ms;
-    root->deadline = cecl_deadline(timeout_ms); /* until the first rank comes */
+    root->deadline = cecl_deadline(timeout_ms); /* for the first rank to come */
     root->patience = CECL_NO_DEADLINE;
     root->room = room_for_callers();
     root->callers = calloc((size_t)root->room, sizeof(struct peer *));
