@@ -55,7 +55,7 @@ ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *out)
     return cecl_net_listen(type, (struct sockaddr *)&address, length, out);
 }
 
-/* Tries to bind the name, which fails if the name is taken. (To try to connect would leave a caller in the listener's
+/* Tries to bind the name, which fails if the name is taken. (A connect would leave a caller in the listener's
  * queue.) */
 bool cecl_inbox_is_taken(const char name[40], char kind)
 {
@@ -215,8 +215,7 @@ static bool let_in(struct cecl_inbox *inbox, ceclResult_t *result)
     return error == 0 || error == EINTR || error == ECONNABORTED;
 }
 
-/* A sender makes its next connection only once its last message is sent. So this rank takes the messages of a sender in
- * order. */
+/* A sender makes its next connection only once its last message is sent. So a sender's messages are taken in order. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter)
 {

@@ -43,8 +43,8 @@ struct cecl_letter {
 ceclResult_t cecl_inbox_bind(int type, const char name[40], char kind, int *fd);
 /* Whether a socket has this name. */
 bool cecl_inbox_is_taken(const char name[40], char kind);
-/* Sends a datagram of one byte from the socket `from` to the socket at this name. Does not wait; the datagram may be
- * lost. */
+/* Sends a datagram of one byte from the socket `from` to the socket at this name. Does not wait; may lose the
+ * datagram. */
 void cecl_inbox_ring(int from, const char name[40], char kind);
 
 /* An inbox whose listener is -1 may be closed. */
@@ -63,8 +63,7 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
  * process has had no descriptor left for a connection, or for a message's descriptors, which are then lost. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter);
-/* Writes to `polls` [CECL_INBOX_POLLS] the descriptors that become readable when there may be a message. Returns how
- * many. */
+/* Writes to `polls` [CECL_INBOX_POLLS] the descriptors that become readable for a message. Returns how many. */
 int cecl_inbox_polls(const struct cecl_inbox *inbox, struct pollfd *polls);
 
 #endif

@@ -20,8 +20,7 @@
 #include "util/siphash.h"
 
 #define NAP_MIN_NS 20000
-/* the longest nap: NAP_MAX_NS, or NAP_RANK_NS times the number of ranks if that is longer, so that many ranks keep few
- * cores busy */
+/* the longest nap is NAP_MAX_NS, or NAP_RANK_NS times the number of ranks, so that many ranks keep few cores busy */
 #define NAP_MAX_NS 1000000
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
@@ -178,8 +177,7 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
     stay->meetings->seats[rank].came = 0;
     if (rank != stay->meetings->rank || !is_mine(stay))
         return;
-    /* if a rank with another list timed out, its message may name ranks that are not on this list; names both lists
-     * instead */
+    /* if a rank with another list timed out, its message may name ranks not on this list; so names both lists */
     const bool differ = why->lists_differ || (why->kind == GIVES_UP && why->missing == NOBODY);
     stay->is_over = true;
     stay->result = differ && !equal(&why->members, &stay->plan->members)
@@ -306,8 +304,7 @@ static void hear_arrival(struct stay *stay, const struct event *event, int64_t a
         meet(stay, &event->members);
 }
 
-/* Fails the calls that the event of a failure ends. Keeps the failure for ranks that are on these calls' lists and have
- * not come. */
+/* Fails the calls that a failure ends. Keeps the failure for ranks that are on these calls' lists and have not come. */
 static void hear_failure(struct stay *stay, const struct event *event, int64_t at)
 {
     struct cecl_meetings *meetings = stay->meetings;

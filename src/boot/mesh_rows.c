@@ -216,8 +216,7 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
 
 /* ---- descriptors */
 
-/* Takes the descriptors that have come. Keeps those for this exchange, and closes those of an earlier exchange that
- * failed. */
+/* Takes the descriptors that have come: keeps those for this exchange, closes those of an earlier, failed one. */
 void mesh_take_fds(struct cecl_mesh *mesh)
 {
     struct mesh_fds *fds = mesh->fds;

@@ -48,8 +48,7 @@ void cecl_lifeline_close(struct cecl_lifeline *line)
 
 /* ---- what the root says */
 
-/* Receives a reply's head, and notes what an empty reply says. If the reply is an error, also receives the root's
- * message. */
+/* Receives a reply's head, and notes what an empty reply says. For an error, also receives the root's message. */
 static ceclResult_t hear_head(struct cecl_lifeline *line, struct cecl_tcp_reply *reply,
                               int64_t deadline)
 {

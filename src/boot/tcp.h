@@ -53,20 +53,18 @@ struct cecl_tcp_said {
 struct cecl_tcp_proof {
     uint64_t tag; /* a SipHash tag of "root" and the rank's tag; or CECL_TCP_AGAIN */
 };
-/* Instead of a tag: the rank must connect again. This needs no proof, because whoever can forge it can also cut the
+/* Instead of a tag: the rank must connect again. This needs no proof: whoever can forge it can also cut the
  * connection. */
 #define CECL_TCP_AGAIN UINT64_C(0x6167616967616961)
 
-/* If status is ceclSuccess, the parts of all ranks follow (none if `bytes` is 0); otherwise a message of `bytes`
- * bytes. */
+/* If status is ceclSuccess, the parts of all ranks follow (none if `bytes` is 0); otherwise a message. */
 struct cecl_tcp_reply {
     int32_t status;
     uint32_t left; /* if bytes is 0: 1 + the rank that has left; 0: the root's process may end */
     uint64_t bytes;
 };
 
-/* The tags of a rank that joins, and of the root's answer. They differ, so nobody can send a received tag back as its
- * own. */
+/* The tags of a rank that joins, and of the root's answer. They differ, so nobody can send a received tag back. */
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 

@@ -3,8 +3,7 @@
  *
  * Callers are connections that have not proved the secret. A caller that is silent, slow or one of very many must not
  * hold up the ranks. So the root reads from all callers at the same time, and each has a deadline. A newer caller may
- * replace an older one only after the older one has had HEARD_MS. Callers use at most half of the process's
- * descriptors. */
+ * replace an older one only after HEARD_MS. Callers use at most half of the process's descriptors. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -436,7 +435,7 @@ static void close_door(struct root *root)
 
 /* ---- the reply */
 
-/* Sends as much of the reply as a rank's socket takes. Returns whether more is left to send, and false if the rank has
+/* Sends as much of the reply as a rank's socket takes. Returns whether more is left to send; false if the rank has
  * gone. */
 static bool send_some(const struct root *root, struct peer *peer, size_t bytes)
 {
@@ -527,7 +526,7 @@ static void consider_said(struct root *root, int rank)
     }
 }
 
-/* Reads what has come from a rank, and handles whole messages. If the connection ends without a goodbye, the rank is
+/* Reads what has come from a rank, and handles whole messages. A rank whose connection ends without a goodbye is
  * lost. */
 static void hear_rank(struct root *root, int rank)
 {

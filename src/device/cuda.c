@@ -1,5 +1,5 @@
-/* The CUDA device: finding a GPU, opening and closing it. Its operations are in cuda_memory.c,
- * cuda_pointer.c, cuda_region.c, cuda_own.c, cuda_stream.c and cuda_graph.c, which call cuda_context.c. */
+/* The CUDA device: finding a GPU, opening and closing the device. Its operations are in cuda_memory.c, cuda_pointer.c,
+ * cuda_region.c, cuda_own.c, cuda_stream.c and cuda_graph.c, which call cuda_context.c. */
 #include "device/cuda.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -19,7 +19,7 @@ static bool has_ended(const struct cuda_device *cuda, CUstream stream)
 static ceclResult_t close_inside(struct cuda_device *cuda)
 {
     const struct cecl_driver *cu = cuda->cu;
-    /* Freeing pinned memory waits for the GPU. So it is not freed while work is pending. */
+    /* cuMemFreeHost waits for the GPU, so the scratch words are not freed while work is pending. */
     const bool idle =
         cuda_streams_end(cuda) && has_ended(cuda, cuda->release) && has_ended(cuda, cuda->side);
     if (cuda->side)
@@ -60,7 +60,7 @@ static int attribute(const struct cecl_driver *cu, CUdevice device, CUdevice_att
     return cu->cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
-/* Names a feature that cecl needs and the GPU lacks; NULL when all are there. */
+/* Names a feature that cecl needs and the GPU lacks; NULL: it has all. */
 static const char *lacks(const struct cecl_driver *cu, CUdevice device)
 {
     if (attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) < 8)
@@ -71,8 +71,7 @@ static const char *lacks(const struct cecl_driver *cu, CUdevice device)
         return "its memory cannot be shared by file descriptor";
     if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING))
         return "it has no unified addressing";
-    /* CUDA has no attribute for 32-bit stream memory operations. A GPU without the 64-bit ones
-     * counts as having none. */
+    /* CUDA has no attribute for 32-bit stream memory operations, so a GPU without 64-bit ones counts as having none. */
     if (!attribute(cu, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS))
         return "it has no stream memory operations";
     if (attribute(cu, device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_PROHIBITED)
@@ -80,8 +79,8 @@ static const char *lacks(const struct cecl_driver *cu, CUdevice device)
     return NULL;
 }
 
-/* The ordinal that the caller means. The current device comes from the driver, because the caller
- * may have another copy of the CUDA runtime. Asking for it creates no context. */
+/* The ordinal that the caller means. Asks the driver for the current device, because the caller may have another copy
+ * of the CUDA runtime. Asking creates no context. */
 static int choose(const struct cecl_driver *cu, int which, int rank, int count)
 {
     CUcontext current = NULL;

@@ -5,7 +5,7 @@
 #include "device/ops.h"
 #include "util/driver.h"
 
-/* The words of `scratch`: those to which words_read copies, and two that are only written. */
+/* The words of `scratch`: first those to which words_read copies, then two that are only written. */
 #define CUDA_SCRATCH_WORDS 1024
 enum { CUDA_SCRATCH_TRIAL = CUDA_SCRATCH_WORDS, CUDA_SCRATCH_COPY, CUDA_SCRATCH_ALL };
 
@@ -14,13 +14,13 @@ struct cuda_device {
     const struct cecl_driver *cu;
     CUdevice device;
     CUcontext context;     /* the primary context, retained */
-    CUstream side;         /* cecl's own, independent of callers' streams */
+    CUstream side;         /* for cecl's own copies, independent of callers' streams */
     CUstream release;      /* for words_release alone */
     CUstream legacy;       /* runs the work that callers put on the legacy default stream */
     CUevent order;         /* orders any two streams */
     uint32_t *scratch;     /* pinned words: see CUDA_SCRATCH_... */
     bool rdma;             /* allocations can be made reachable for network cards */
-    _Atomic bool unlanded; /* words_release gave up: its writes may still come at any time */
+    _Atomic bool unlanded; /* words_release gave up on writes that may still land at any time */
 };
 
 static inline struct cuda_device *cuda_of(struct cecl_device *dev)
@@ -65,8 +65,8 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
         } \
     } while (0)
 
-/* CUDA_WITHIN for calls that wait or query. While any thread captures a graph in the global mode, CUDA may refuse such
- * a call, and the call may invalidate the capture. So the thread is in the relaxed mode while `expr` runs. */
+/* As CUDA_WITHIN, for calls that wait or query. While any thread captures a graph in the global mode, CUDA may refuse
+ * such a call, and the call may invalidate the capture. So this thread is in the relaxed mode while `expr` runs. */
 #define CUDA_BESIDE(cuda, result, expr) \
     do { \
         CUstreamCaptureMode cuda_mode_ = CU_STREAM_CAPTURE_MODE_RELAXED; \
@@ -80,7 +80,7 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
 /* The last statement of a device operation: defines `cuda`, and returns the result of `expr`, which may use it. */
 #define CUDA_RETURN_WITHIN(cuda, dev, expr) CUDA_RETURN_(CUDA_WITHIN, cuda, dev, expr)
 #define CUDA_RETURN_BESIDE(cuda, dev, expr) CUDA_RETURN_(CUDA_BESIDE, cuda, dev, expr)
-/* The same for an operation that returns nothing: drops an error of `expr`. */
+/* The last statement of an operation that returns nothing: drops an error of `expr`. */
 #define CUDA_UNDO_BESIDE(cuda, dev, expr) \
     CUDA_OPERATION_(CUDA_BESIDE, cuda, dev, expr); \
     (void)cuda_result_
@@ -107,8 +107,8 @@ ceclResult_t cuda_access(struct cuda_device *cuda, CUdeviceptr at, size_t bytes)
 /* cuda_own.c */
 /* Refuses a stream that captures. Uses the only query of the driver that does not invalidate a capture. */
 ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream);
-/* Destroys the streams that are left, without waiting. The caller has made the context current. Returns false when work
- * is pending on one of them. */
+/* Destroys the streams that are left, without waiting. The caller has made the context current. Returns false if work
+ * is pending on one of the streams. */
 bool cuda_streams_end(struct cuda_device *cuda);
 
 /* cuda_graph.c */

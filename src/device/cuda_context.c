@@ -1,4 +1,4 @@
-/* The context in which a CUDA device's calls run. A file of its own, because all files of the device call it. */
+/* The context in which a CUDA device's calls run. All files of the device use this file. */
 #include "device/cuda.h"
 
 ceclResult_t cuda_enter(struct cuda_device *cuda, bool *pushed)

@@ -1,10 +1,10 @@
 /* Events and graphs of CUDA: the driver's own events, what streams of the program capture, and the events that give
  * launches an order.
  *
- * Batches of copies are refused while a stream captures ("operation not permitted"), so each copy is a node of its own.
- * A batch of stream memory operations is one node. An event of cecl's becomes an external wait node and an external
- * record node: CUDA looks at the event at each launch of the graph, and does not capture it. Every result of the driver
- * is checked, because a refused copy would silently be missing from the graph. */
+ * CUDA refuses batches of copies on a stream that captures ("operation not permitted"), so each copy is a node of its
+ * own. A batch of stream memory operations is one node. Waits for cecl's events, and records of them, are external
+ * nodes: CUDA uses the event itself at each launch of the graph, and does not capture it as a dependency. Every result
+ * of the driver is checked, because a refused copy would silently be missing from the graph. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,8 +69,8 @@ static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, struct info *
                      &info->from, &edges, &info->nfrom);
 }
 
-/* While a stream captures, cuStreamGetDevice is refused and breaks the capture. So this asks for the stream's context
- * instead, and skips the check if that is refused, too (a green context). */
+/* While a stream captures, CUDA refuses cuStreamGetDevice, and the call breaks the capture. So this function asks for
+ * the stream's context, and skips the check if CUDA refuses that as well (a green context). */
 static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
 {
     const struct cecl_driver *cu = cuda->cu;
@@ -105,8 +105,8 @@ ceclResult_t cuda_read_capture(struct cuda_device *cuda, CUstream stream,
 
 /* ---- order */
 
-/* A second call in one capture follows the first one within the graph, on any stream. The record node of the
- * first call then records `spare`, for which no stream waits. */
+/* In one capture, a second call of cecl follows the first one within the graph, on any stream. So the record node of
+ * the first call is changed to record `spare`, for which no stream waits. */
 static ceclResult_t follow(struct cuda_device *cuda, struct cecl_order *order, CUstream stream)
 {
     struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
@@ -203,7 +203,7 @@ static ceclResult_t add_copy(struct cuda_device *cuda, CUstream stream, const st
     return CUDA_CALL(cuda, cuMemcpy2DAsync, &copy, stream);
 }
 
-/* Adds copies first, first + step, first + 2 * step ..., one after the other. */
+/* Adds copies first, first + step, first + 2 * step, ..., each after the one before. */
 static ceclResult_t add_chain(struct cuda_device *cuda, CUstream stream,
                               const struct copies *copies, size_t first, size_t step)
 {
@@ -212,7 +212,7 @@ static ceclResult_t add_chain(struct cuda_device *cuda, CUstream stream,
     return ceclSuccess;
 }
 
-/* Adds both chains, which follow `from`. What comes after them follows both. */
+/* Adds two chains, both of which follow the nodes `from`. What the stream captures next follows both chains. */
 static ceclResult_t add_chains_from(struct cuda_device *cuda, CUstream stream,
                                     const struct copies *copies, CUgraphNode *from, size_t nfrom)
 {
@@ -272,7 +272,7 @@ ceclResult_t cuda_capture_rows(struct cecl_device *dev, ceclStream_t stream,
     CUDA_RETURN_WITHIN(cuda, dev, add_copies(cuda, stream, &copies));
 }
 
-/* What a graph keeps until it is gone. */
+/* What a graph owns until it is gone: a function to call then. */
 struct keeper {
     void (*gone)(void *context);
     void *context;
@@ -306,7 +306,7 @@ ceclResult_t cuda_graph_keep(struct cecl_device *dev, const struct cecl_capture 
     result = CUDA_CALL(cuda, cuGraphRetainUserObject, capture->graph, object, 1,
                        CU_GRAPH_USER_OBJECT_MOVE);
     if (result != ceclSuccess) {
-        keeper->gone = NULL; /* before the release, upon which CUDA's thread calls let_go */
+        keeper->gone = NULL; /* before the release, because it makes CUDA's thread call let_go */
         cuda->cu->cuUserObjectRelease(object, 1);
     }
     return result;
@@ -342,7 +342,7 @@ static ceclResult_t instantiate(struct cuda_device *cuda, CUstream stream, void 
     return result;
 }
 
-/* Also ends a broken capture, because its stream cannot be used before that; then returns the driver's error. */
+/* Ends even a broken capture, because its stream cannot be used before that; then returns the driver's error. */
 static ceclResult_t end_capture(struct cuda_device *cuda, CUstream stream, void **graph)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -6,11 +6,11 @@
 #include "util/clock.h"
 #include "util/fds.h"
 
-#define RELEASE_BATCH 64 /* most words that cuda_words_release writes in one batch */
-/* A write that is not held up takes microseconds, or a few time slices on a shared GPU. */
+#define RELEASE_BATCH 64 /* the most words that cuda_words_release writes in one batch */
+/* When a write counts as held up. Other writes take microseconds, or a few time slices on a shared GPU. */
 #define HELD_UP_MS 200
-#define LAND_MS 2000 /* how long to wait for words that are written behind a copy */
-/* ns for which a stream is queried without pauses, and us of each pause after that */
+#define LAND_MS 2000 /* how long to wait for words that are written after a copy */
+/* for how many ns a stream is queried without pauses; how many us each pause after that lasts */
 #define SPIN_NS 200000
 #define PAUSE_US 50
 
@@ -231,17 +231,17 @@ static ceclResult_t ends_within(struct cuda_device *cuda, CUstream stream, int m
     return result;
 }
 
-/* Streams share as many hardware queues as CUDA_DEVICE_MAX_CONNECTIONS says, by default 8. A stream
- * that waits for a flag holds a queue. If waiting streams hold all queues, stream writes and
- * kernels of all other streams are held up. Copies, and stream operations right behind a copy, have
- * other queues (docs/data/results.md, "Hardware queues"). But a copy is held up while the program frees memory. So this
- * function tries a write without a copy: to an unused word, because a held-up write might land only after its word was
- * freed. If the trial is held up, the caller writes the words behind a copy. */
+/* Streams share as many hardware queues as CUDA_DEVICE_MAX_CONNECTIONS says, by default 8. A stream that waits for a
+ * flag holds a queue. If waiting streams hold all queues, stream writes and kernels of all other streams are held up.
+ * Copies, and stream operations right after a copy, have other queues (docs/data/results.md, "Hardware queues"). But a
+ * copy is held up while the program frees memory. So this function first tries a write without a copy: to an unused
+ * word, because a held-up write might land only after its word was freed. If the trial is held up, the caller writes
+ * the words after a copy. */
 static ceclResult_t find_held_up(struct cuda_device *cuda, bool *held_up)
 {
     const struct cecl_memop trial = {&cuda->scratch[CUDA_SCRATCH_TRIAL], 1, CECL_MEMOP_WRITE};
     ceclResult_t result = cuda_stream_query(&cuda->base, cuda->release);
-    if (result == ceclSuccess) /* else an earlier trial is still held up */
+    if (result == ceclSuccess) /* otherwise an earlier trial is still held up */
         result = cuda_memops(&cuda->base, cuda->release, &trial, 1);
     if (result == ceclSuccess)
         result = ends_within(cuda, cuda->release, HELD_UP_MS);
@@ -290,9 +290,9 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
                      count, LAND_MS);
 }
 
-/* Uses stream memory operations, and copies only if these are held up. A memset may be a kernel, and the kernels that
- * hold the SMs may be waiting for these words. A copy is held up while the program frees memory, and freeing may also
- * wait for these words. */
+/* Uses stream memory operations, and a copy only if these are held up. Not a memset, because that may be a kernel, and
+ * the kernels that hold the SMs may be waiting for these words. A copy is held up while the program frees memory, which
+ * may also wait for these words. */
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {

@@ -6,13 +6,12 @@
 #include "device/ops.h"
 #include "util/grow.h"
 
-/* ---- the living streams of stream_create, of all devices of the process: one device may destroy another's */
+/* ---- the living streams of stream_create, of all devices of the process, because one device may destroy another's */
 
 struct own {
     const struct cuda_device *owner;
     CUstream stream;
-    /* tells this stream from a later one at the same address, if the program destroyed this one by CUDA's own
-     * function */
+    /* a later stream at the same address has another, if the program destroys this one by CUDA's own function */
     unsigned long long id;
 };
 
@@ -62,8 +61,8 @@ ceclResult_t cuda_stream_create(struct cecl_device *dev, bool urgent, ceclStream
     CUDA_RETURN_BESIDE(cuda, dev, create(cuda, urgent, stream));
 }
 
-/* A stream leaves the list only when its work is done, so that a drain waits for that work. It is
- * removed and destroyed under one lock, so that a drain never queries a destroyed stream. */
+/* A stream leaves the list only when its work is done, so that a drain waits for that work. This function holds the
+ * lock while it removes and destroys the stream, so that a drain never queries a destroyed stream. */
 static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
 {
     ceclResult_t waited = CUDA_CALL(cuda, cuStreamSynchronize, stream);
@@ -110,7 +109,7 @@ static ceclResult_t ask_own(struct cuda_device *cuda, const struct own *own, siz
     return id == own->id ? ask(cuda, own->stream, busy) : ceclSuccess;
 }
 
-/* If a stream cannot be queried, its error is kept and the next stream is queried. */
+/* If a stream cannot be queried, keeps the error and goes on with the next stream. */
 static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
 {
     struct cuda_device *cuda = cuda_of(dev);
@@ -124,7 +123,7 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
         const ceclResult_t asked =
             list[i].owner == cuda ? ask_own(cuda, &list[i], busy) : ceclSuccess;
         if (asked != ceclSuccess)
-            result = asked; /* the last error, which belongs to the recorded message */
+            result = asked; /* the last error, because the recorded message is of that one */
     }
     return result;
 }
@@ -136,8 +135,8 @@ ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
 
 /* ---- all work of the GPU */
 
-/* Refuses while a stream captures, as far as cecl can tell: it queries the streams of stream_create, and the legacy
- * stream, for which the query fails while any blocking stream captures. These queries invalidate no capture. */
+/* Refuses while a stream captures, as far as cecl can tell: asks the streams of stream_create, and the legacy stream,
+ * which answers with an error while any blocking stream captures. These questions invalidate no capture. */
 static ceclResult_t refuse_captures(struct cuda_device *cuda)
 {
     CECL_TRY(cuda_refuse_capture(cuda, CU_STREAM_LEGACY));
@@ -176,7 +175,7 @@ ceclResult_t cuda_quiet(struct cecl_device *dev, bool (*go_on)(void *context), v
     CUDA_RETURN_BESIDE(cuda, dev, quiet(cuda, go_on, context));
 }
 
-/* Destroying a busy stream does not wait: CUDA frees its resources when its work is done. */
+/* cuStreamDestroy does not wait for a busy stream: CUDA frees the stream's resources when its work is done. */
 bool cuda_streams_end(struct cuda_device *cuda)
 {
     size_t busy = 0;

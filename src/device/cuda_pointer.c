@@ -8,7 +8,7 @@ struct pointer {
     size_t bytes;      /* 0 when CUDA does not know */
 };
 
-/* Looks up what CUDA knows of an address. If CUDA does not know it, all values are 0; that is no error here. */
+/* Looks up what CUDA knows of an address. For an address unknown to CUDA all values are 0; that is a success. */
 static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointer *found)
 {
     CUpointer_attribute which[] = {
@@ -22,8 +22,8 @@ static ceclResult_t look(struct cuda_device *cuda, CUdeviceptr at, struct pointe
                      at);
 }
 
-/* Checks the end of the allocation, or of the reservation, and that the last byte exists. Does not check the bytes
- * between, because one buffer may be mapped in parts (PyTorch's expandable segments). */
+/* Checks that the bytes end within the allocation, or the reservation, and that the last byte exists. Does not look at
+ * bytes between, because a buffer may be mapped in parts (PyTorch's expandable segments). */
 static ceclResult_t check_end(struct cuda_device *cuda, const void *ptr, size_t bytes,
                               const struct pointer *first, const char *name)
 {

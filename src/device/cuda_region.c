@@ -1,8 +1,8 @@
 /* Memory that a program already has, on the CUDA device.
  *
- * Memory of cudaMalloc is shared by its legacy IPC handle. Mapped memory (cuMemMap) is shared by a
- * file descriptor of its handle. Memory of a stream-ordered pool is not shared: the pool would have
- * to be made for sharing, and peers would have to free their imports before the owner does. */
+ * Memory of cudaMalloc is shared by its legacy IPC handle, mapped memory (cuMemMap) by a file descriptor of its handle.
+ * Memory of a stream-ordered pool is not shared: the pool would have to be made for sharing, and peers would have to
+ * free their imports before the owner frees the memory. */
 #include <string.h>
 
 #include "device/cuda.h"
@@ -12,8 +12,8 @@
 #define BLOCK_BYTES ((CUdeviceptr)2 << 20)
 
 struct memory {
-    /* legacy: whether the memory has an IPC handle. types: bits of CUmemAllocationHandleType as which it can be
-     * exported */
+    /* legacy: the memory has an IPC handle. types: bits of CUmemAllocationHandleType: the kinds of handles that it can
+     * be exported as */
     unsigned legacy, types;
     CUmemoryPool pool; /* for stream-ordered memory */
     CUdeviceptr start; /* start of the allocation, or of the whole reservation */
@@ -55,7 +55,7 @@ static ceclResult_t find(struct cuda_device *cuda, CUdeviceptr at, struct cecl_r
     CECL_TRY(look(cuda, at, &memory));
     uint32_t kind = kind_of(&memory);
     if (cuda->cu->cuMemGetAddressRange(&base, &bytes, at) != CUDA_SUCCESS) {
-        kind = CECL_REGION_NONE; /* memory whose end is not known cannot be shared */
+        kind = CECL_REGION_NONE; /* if its end is not known, memory cannot be shared */
         base = at;
         bytes = 1;
     }
@@ -81,8 +81,8 @@ static CUresult ask_id(struct cuda_device *cuda, const void *ptr, unsigned long 
     return cuda->cu->cuPointerGetAttribute(id, CU_POINTER_ATTRIBUTE_BUFFER_ID, cuda_address(ptr));
 }
 
-/* Ids are unique in the process, so any current context will do; one is made current only if the
- * thread has none. A region is mapped and unmapped as a whole, so its first byte represents all of it. */
+/* Ids are unique in the process, so the question needs no certain context; this function makes one current only if the
+ * thread has none. A region is mapped and unmapped as a whole, so the id at `ptr` is that of the whole region. */
 ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                             uint64_t *id)
 {
@@ -167,8 +167,8 @@ ceclResult_t cuda_region_export(struct cecl_device *dev, const struct cecl_regio
 
 /* ---- import */
 
-/* Lets this device reach memory of another GPU of this process. The access is never withdrawn,
- * because CUDA does not count its users, and others may rely on it. */
+/* Lets this device reach memory of another GPU of this process. cecl never withdraws this access, because CUDA does not
+ * count its users, and others may rely on it. */
 static ceclResult_t reach(struct cuda_device *cuda, int ordinal)
 {
     CUdevice device;
@@ -184,9 +184,9 @@ static ceclResult_t reach(struct cuda_device *cuda, int ordinal)
     return cecl_driver_check(cuda->cu, error, "cuCtxEnablePeerAccess");
 }
 
-/* Opens a peer's handle. The driver maps the whole block of a small allocation, and returns the
- * allocation's address in it. No document promises that, and if a driver returned the block's
- * start, cecl would write to other memory. So the offset within the block is checked. */
+/* Opens a peer's handle. For a small allocation the driver maps the whole block, and returns the allocation's address
+ * in the block. No document promises that; if a driver returned the block's start, cecl would write to other memory. So
+ * this function checks the offset within the block. */
 static ceclResult_t open_handle(struct cuda_device *cuda, const struct cecl_region_export *exported,
                                 void **addr)
 {
@@ -227,7 +227,7 @@ static ceclResult_t import_file(struct cuda_device *cuda, const struct cecl_regi
     CECL_TRY(cuda_mem_import(&cuda->base, exported->fd, exported->bytes, &mem));
     const ceclResult_t result =
         CUDA_CALL(cuda, cuMemMap, cuda_address(at), mem.bytes, 0, mem.handle, 0);
-    cuda_mem_release(&cuda->base, &mem); /* a mapping outlives its handle */
+    cuda_mem_release(&cuda->base, &mem); /* the mapping does not need the handle */
     if (result == ceclSuccess)
         *addr = at;
     return result;

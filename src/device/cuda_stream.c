@@ -4,11 +4,11 @@
 
 #include "device/cuda.h"
 
-#define MEMOPS_MAX 128 /* operations in one driver call: CUDA needs fewer than 256 in a batch */
-/* copies of rows in one driver call; their descriptions are on the stack */
+#define MEMOPS_MAX 128 /* the most operations in one driver call: CUDA allows fewer than 256 */
+/* the most copies of rows in one driver call; their descriptions are on the stack */
 #define ROW_COPIES_MAX 64
 
-/* Refuses a stream that captures. CUDA would also refuse it, but CUDA's refusal would break the capture. */
+/* Refuses a stream that captures before CUDA does, because CUDA's refusal would break the capture. */
 static ceclResult_t synchronize(struct cuda_device *cuda, CUstream stream)
 {
     if (!cuda_is_legacy(stream))
@@ -27,10 +27,10 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
                        cuda_answer(cuda, cuda->cu->cuStreamQuery(stream), "cuStreamQuery"));
 }
 
-/* ---- the stream that a call's work goes to. The legacy default stream refuses batches ("invalid
- * argument"), so its work runs on an internal stream between two events. */
+/* ---- the stream to which a call's work goes. CUDA refuses batches on the legacy default stream ("invalid argument"),
+ * so that stream's work runs on an internal stream between two events. */
 
-/* Names what is wrong with a caller's stream. For a good stream this takes two look-ups in the driver. */
+/* Checks a caller's stream, and names what is wrong with it. A good stream takes two look-ups in the driver. */
 static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream,
                                  struct cecl_capture *capture)
 {
@@ -102,7 +102,7 @@ ceclResult_t cuda_stream_join(struct cecl_device *dev, ceclStream_t stream, cecl
     return work == stream ? ceclSuccess : cuda_stream_after(dev, stream, work);
 }
 
-/* The context must be current, because each context has its own per-thread default stream. */
+/* Makes the context current, because each context has its own per-thread default stream. */
 uint64_t cuda_stream_id(struct cecl_device *dev, ceclStream_t work)
 {
     struct cuda_device *cuda = cuda_of(dev);
@@ -129,7 +129,7 @@ ceclResult_t cuda_copies(struct cecl_device *dev, ceclStream_t work, const struc
     ceclResult_t result;
     if (batch->captured)
         return cuda_capture_copies(dev, work, batch);
-    if (batch->count == 0) /* CUDA refuses an empty batch */
+    if (batch->count == 0) /* CUDA would refuse an empty batch */
         return ceclSuccess;
     CUDA_WITHIN(cuda, result,
                 cecl_driver_check(cu,
@@ -225,7 +225,7 @@ static void describe_wait(CUstreamBatchMemOpParams *params, const struct cecl_me
     params->waitValue.flags = flags[op->kind];
 }
 
-/* Whether the first two operations write the two halves of one aligned word of 8 bytes. */
+/* Whether the first two operations write the two halves of one aligned word of 64 bits. */
 static bool are_one_write(const struct cecl_memop *ops, size_t count)
 {
     return count > 1 && ops[0].kind == CECL_MEMOP_WRITE && ops[1].kind == CECL_MEMOP_WRITE &&
@@ -233,8 +233,8 @@ static bool are_one_write(const struct cecl_memop *ops, size_t count)
            (uintptr_t)ops[0].addr / sizeof(uint64_t) == (uintptr_t)ops[1].addr / sizeof(uint64_t);
 }
 
-/* The default flags include a memory barrier, so peers see earlier copies before the word. Joins two writes to
- * one aligned word of 64 bits, because each write takes 1.6 us. */
+/* Describes a write, or two if they write one aligned word of 64 bits, because each write takes 1.6 us; returns how
+ * many. The default flags include a memory barrier, so peers see earlier copies before the word. */
 static size_t describe_write(CUstreamBatchMemOpParams *params, const struct cecl_memop *ops,
                              size_t count)
 {

@@ -17,7 +17,7 @@ struct host_device {
     /* the default stream, for NULL and CUDA's two handles of default streams. A communicator shares it with its
      * children, as communicators on one GPU do */
     struct host_stream *standard;
-    uint64_t drained_at; /* the place in the default stream for which a drain waits */
+    uint64_t drained_at; /* how far the default stream must be before a drain ends */
 };
 
 static inline struct host_device *host_of(struct cecl_device *dev)
@@ -29,27 +29,27 @@ static inline struct host_device *host_of(struct cecl_device *dev)
 #include "device/ops_list.h"
 CECL_DEVICE_OP_DECLARED(host, check_uses)
 
-/* host_memory.c. Whether the first and the last byte of a range can be read. */
+/* host_memory.c. Whether this process can read the first and the last byte of a range. */
 bool host_ends_readable(const void *ptr, size_t bytes);
 
 /* host_words.c: words that streams write and wait for, across processes. */
 /* Wakes the threads that sleep in host_word_wait, so that they look at the word again. */
 void host_word_wake(const uint32_t *word);
-void host_word_write(uint32_t *word, uint32_t value); /* also wakes those threads */
+void host_word_write(uint32_t *word, uint32_t value); /* and wakes those threads */
 void host_word_copy(uint32_t *dst, const void *src);  /* `src` may be unaligned */
 void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind kind);
 
 /* host_own.c */
 ceclResult_t host_standard_open(struct host_device *host);
-/* Ends every stream of the device, and does not wait: a stream that still holds work carries it out first. */
+/* Ends every stream of the device, without waiting: a stream that still holds work carries it out before it ends. */
 void host_streams_end(struct host_device *host);
 
-/* Reads /proc/self/maps, the list of this process's mappings. Linux 6.11 and later answer questions about single
- * mappings; there only the mappings that are needed are read. Allocates nothing, because each call looks up the
+/* Reading /proc/self/maps, the list of this process's mappings. Linux 6.11 and later answer questions about single
+ * mappings; there cecl asks only for the mappings that it needs. Nothing is allocated, because each call looks up the
  * memory of its buffers. */
 
-/* A line of the file. The kernel splits a mapping into several lines where its parts differ, for
- * example in access rights, and joins equal neighbours. */
+/* A line of the file. If parts of a mapping differ, for example in access rights, the kernel makes a line of each; it
+ * joins equal neighbours. */
 struct host_mapping {
     uint64_t start, end;
     uint64_t offset, inode; /* inode 0: memory of no file */
@@ -60,7 +60,7 @@ struct host_mapping {
 /* Takes one mapping. Returns whether to go on with the next one. */
 typedef bool host_mapping_taker(void *context, const struct host_mapping *mapping);
 
-/* Hands the mappings that end above `low` to `take`, in the order of addresses, until it has enough. */
+/* Calls `take` for each mapping that ends above `low`, in the order of addresses, until `take` returns false. */
 ceclResult_t host_maps_read(uint64_t low, host_mapping_taker *take, void *context);
 
 /* -- what a stream does: entries of work in its queue, or in a graph that it captures -- */
@@ -77,9 +77,9 @@ enum work_kind {
     WORK_SUMS,
     WORK_WRITE,
     WORK_WAIT,
-    WORK_AFTER,   /* waits for a place: stream `own` after `bytes` entries */
+    WORK_AFTER,   /* waits until stream `own` has done `bytes` entries */
     WORK_DROP,    /* `own` is the graph whose launch ends here */
-    WORK_NOTHING, /* is not enqueued */
+    WORK_NOTHING, /* host_add ignores it */
     /* -- only in graphs: what a launch enqueues for these depends on the event in `own` -- */
     WORK_EVENT_WAIT,
     WORK_EVENT_RECORD
@@ -88,14 +88,14 @@ enum work_kind {
 struct work {
     enum work_kind kind;
     uint32_t value;
-    void *dst;                         /* WRITE: the word to write */
-    const void *src;                   /* WAIT: the word to wait for */
-    size_t bytes;                      /* ROWS: of one row. WAIT keeps its cecl_memop_kind here */
+    void *dst;                         /* the destination; WRITE: the word to write */
+    const void *src;                   /* the source; WAIT: the word to wait for */
+    size_t bytes;                      /* ROWS: bytes of one row; WAIT: its cecl_memop_kind */
     size_t rows, dst_pitch, src_pitch; /* used by ROWS only */
-    /* REDUCE: a struct cecl_reduction with its sources behind it; SMALL: a struct small_work;
-     * SPLITS: a struct cecl_splits; SUMS: a struct cecl_row_sums */
+    /* REDUCE: a struct cecl_reduction, followed by its sources; SMALL: a struct small_work; SPLITS: a struct
+     * cecl_splits; SUMS: a struct cecl_row_sums */
     void *own;
-    bool lent; /* `own` belongs to the graph */
+    bool lent; /* `own` belongs to a graph, so the stream does not free it */
 };
 
 /* A copy of a small call, with copies of what it points to. */
@@ -107,11 +107,11 @@ struct small_work {
 
 struct host_stream {
     uint64_t id;
-    const struct host_device *owner; /* the stream ends with it; NULL: a default stream */
+    const struct host_device *owner; /* the stream ends with this device; NULL: default stream */
     struct host_stream *next;        /* the next one in the process's list */
     unsigned
         users; /* of a default stream: how many devices have it; guarded by the process's lock */
-    /* one each for the list and the thread, and one for each struct host_place of this stream */
+    /* held by: the list, the thread, and each struct host_place of this stream */
     _Atomic unsigned references;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -120,14 +120,14 @@ struct host_stream {
     struct work *queue;     /* a ring of `capacity` entries */
     size_t capacity, head, count;
     uint64_t finished; /* number of entries done so far */
-    uint64_t notify;   /* the smallest value of `finished` that a thread waits for */
+    uint64_t notify;   /* the smallest value of `finished` for which a thread waits */
     uint64_t batches;  /* number of batches enqueued so far */
     bool ending;
     struct host_graph *capture; /* what the stream captures; NULL: nothing */
 };
 
-/* A place in a stream: it is reached once the stream has done `at` entries. Holds a reference to the stream.
- * All zero: reached. */
+/* A place in a stream's work: it is reached once the stream has done `at` entries. Holds a reference to the stream. All
+ * zero: a place that is reached. */
 struct host_place {
     struct host_stream *stream;
     uint64_t at;
@@ -137,8 +137,8 @@ struct host_place {
 extern struct host_process {
     pthread_mutex_t lock;        /* guards the list of streams */
     struct host_stream *streams; /* all living streams, default streams included */
-    /* Guards the list of events and their places. Held while work or a graph is enqueued whose order depends on an
-     * event; taken before `lock` and before a stream's lock */
+    /* Guards the list of events and their places. Held while a thread enqueues a graph, or work whose order depends on
+     * an event; taken before `lock` and before a stream's lock */
     pthread_mutex_t order;
     struct host_event *events; /* all events that exist */
 } host_process;
@@ -167,7 +167,7 @@ static inline struct host_place host_place_of(struct host_stream *stream)
     return host_place_copy((struct host_place){stream, host_stream_end_of(stream)});
 }
 bool host_place_is_reached(const struct host_place *place);
-/* Work that waits for a place. It takes over the place's reference. */
+/* Work that waits for a place, and takes over the place's reference. */
 static inline struct work host_work_after(struct host_place place)
 {
     return place.stream
@@ -206,7 +206,7 @@ struct host_graph {
 };
 
 ceclResult_t host_graph_reserve(struct host_graph *graph, size_t more);
-/* Gives back a reference: the owner's, the capturing stream's or a launch's. */
+/* Gives back a reference: of the owner (during the capture: the stream), or of a launch. The last frees the graph. */
 void host_graph_drop(struct host_graph *graph);
 
 #endif

@@ -9,7 +9,7 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
 {
     struct host_stream *stream;
     CECL_TRY(host_begin_adding(dev, handle, batch->count, &stream));
-    /* A batch promises no order. Every other batch runs backwards, so that no plan can rely on one. */
+    /* A batch promises no order, so every other batch runs backwards: no plan can rely on one. */
     const bool backwards = stream->batches++ % 2;
     for (size_t n = 0; n < batch->count; n++) {
         const size_t i = backwards ? batch->count - 1 - n : n;
@@ -22,7 +22,7 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
-/* Ignores `captured`: a stream knows by itself whether it captures. */
+/* Ignores batch->captured: a stream of this device knows whether it captures. */
 ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
                              const struct cecl_row_copy *copies, size_t count, bool captured)
 {
@@ -52,8 +52,8 @@ static ceclResult_t add_one(struct cecl_device *dev, ceclStream_t handle, struct
     return ceclSuccess;
 }
 
-/* Enqueues work that does not fit into a queue entry. Takes over `own`, which is freed when the
- * work is done, or here on failure. */
+/* Enqueues work that does not fit into a queue entry. Takes over `own`: the stream frees it when
+ * the work is done; on failure this function does. */
 static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum work_kind kind,
                             void *own)
 {
@@ -63,7 +63,7 @@ static ceclResult_t add_own(struct cecl_device *dev, ceclStream_t handle, enum w
     return result;
 }
 
-/* Each reduction is copied to the heap, because its number of sources varies. */
+/* Copies the reduction to the heap, because the number of sources varies. */
 ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
                          const struct cecl_reduction *reduction)
 {
@@ -77,7 +77,7 @@ ceclResult_t host_reduce(struct cecl_device *dev, ceclStream_t handle,
     return add_own(dev, handle, WORK_REDUCE, own);
 }
 
-/* Each small call is copied to the heap, because it is several times as large as a queue entry. */
+/* Copies the small call to the heap, because it is several times as large as a queue entry. */
 ceclResult_t host_small(struct cecl_device *dev, ceclStream_t handle,
                         const struct cecl_small *small)
 {

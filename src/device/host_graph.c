@@ -1,5 +1,5 @@
-/* Events and graphs of the host device. An event is a place in a stream, as on a GPU. A graph is a list of work that a
- * stream has captured; a launch copies it into the queue of a stream. */
+/* Events and graphs of the host device. An event marks a place in a stream's work, as on a GPU. A graph is a list of
+ * work that a stream has captured; a launch copies the list into the queue of a stream. */
 #include <stdlib.h>
 
 #include "device/host.h"
@@ -27,7 +27,7 @@ void host_graph_drop(struct host_graph *graph)
     if (atomic_fetch_sub(&graph->references, 1) > 1)
         return;
     for (size_t i = 0; i < graph->count; i++)
-        if (graph->work[i].kind < WORK_EVENT_WAIT) /* later kinds hold an event, not freed here */
+        if (graph->work[i].kind < WORK_EVENT_WAIT) /* others hold an event, which stays */
             free(graph->work[i].own);
     while (graph->keepers) {
         struct host_keeper *keeper = graph->keepers;
@@ -39,14 +39,14 @@ void host_graph_drop(struct host_graph *graph)
     free(graph);
 }
 
-/* ---- events. All that exist are in a list, so that calls recognize an event that was destroyed. */
+/* ---- events. All that exist are in a list, so that functions recognize an event that was destroyed. */
 
 struct host_event {
     struct host_place at;    /* what the event marks */
     struct host_event *next; /* the next one in the process's list */
 };
 
-/* The list's link to the event; *link is NULL if there is no such event. The caller holds `order`. */
+/* Where the list points to the event; the pointer there is NULL if there is no such event. The caller holds `order`. */
 static struct host_event **link_of(ceclEvent_t event)
 {
     struct host_event **link = &host_process.events;
@@ -73,7 +73,7 @@ ceclResult_t host_event_create(struct cecl_device *dev, ceclEvent_t *out)
     return ceclSuccess;
 }
 
-/* Streams that already wait for the event go on waiting: each has its own copy of the event's place. */
+/* Streams that already wait for the event go on waiting, because each has its own copy of the event's place. */
 ceclResult_t host_event_destroy(struct cecl_device *dev, ceclEvent_t handle)
 {
     pthread_mutex_lock(&host_process.order);
@@ -88,8 +88,9 @@ ceclResult_t host_event_destroy(struct cecl_device *dev, ceclEvent_t handle)
     return ceclSuccess;
 }
 
-/* Returns the work to enqueue for an entry of a graph, with the references that the work needs. If the entry records
- * an event, the event marks this place from now on. The caller holds `order` and the stream's lock. */
+/* Returns the work to enqueue for an entry of a graph, with the references that the work needs. If the entry records an
+ * event, the event marks the present end of the stream's work from now on. The caller holds `order` and the stream's
+ * lock. */
 static struct work enqueued(struct host_stream *stream, const struct work *entry)
 {
     struct host_event *event = entry->own;
@@ -104,7 +105,7 @@ static struct work enqueued(struct host_stream *stream, const struct work *entry
     return (struct work){.kind = WORK_NOTHING};
 }
 
-/* Adds a wait for an event, or a record of it. in_graph: to the graph that the stream captures. */
+/* Adds a wait for an event, or a record of it. in_graph: the stream may capture; then adds to the graph. */
 static ceclResult_t add_event(struct cecl_device *dev, ceclEvent_t handle, ceclStream_t to,
                               enum work_kind kind, bool in_graph)
 {
@@ -151,8 +152,8 @@ ceclResult_t host_order_begin(struct cecl_device *dev, struct cecl_order *order,
     return ceclSuccess;
 }
 
-/* A capture has one stream, and a launch enqueues all of a graph's records at once. So other streams only ever see the
- * last record, and `spare` is not needed. */
+/* A capture has one stream, and a launch enqueues all records of a graph while it holds `order`. So other streams see
+ * only the last record, and this device does not need `spare`. */
 ceclResult_t host_order_end(struct cecl_device *dev, struct cecl_order *order, ceclStream_t stream,
                             const struct cecl_capture *capture)
 {

@@ -12,8 +12,8 @@
 
 /* ---- asking for single mappings */
 
-/* The kernel's interface PROCMAP_QUERY, since Linux 6.11: declared here because older headers lack it
- * (linux/fs.h, proc(5)). The first three fields are the question. */
+/* The kernel's interface PROCMAP_QUERY, since Linux 6.11 (linux/fs.h, proc(5)), declared here because older headers
+ * lack it. The first three fields are the question. */
 struct query {
     uint64_t bytes, flags, at;
     uint64_t start, end, rights, page_bytes, offset, inode;
@@ -45,7 +45,7 @@ static enum answer ask(int fd, uint64_t at, struct host_mapping *mapping)
 
 /* ---- reading the list */
 
-/* The start of the line that is being read: all numbers are in it; the path at the end may be cut off. */
+/* The start of the line that is being read. It has room for all numbers; the path at the line's end may be cut off. */
 struct line {
     char text[128];
     size_t filled;
@@ -58,8 +58,8 @@ static void add(struct line *line, const char *bytes, size_t count)
     line->filled += added;
 }
 
-/* Reads a complete line. Returns false if its mapping does not end above `low`. As that is so for most lines, first
- * reads only the addresses: sscanf takes longer to read a line than the kernel takes to write it. */
+/* Reads a complete line. Returns false if its mapping does not end above `low`. That is so for most lines, so this
+ * function first reads only the addresses: sscanf takes longer to read a line than the kernel takes to write it. */
 static bool parse(struct line *line, uint64_t low, struct host_mapping *mapping)
 {
     char rights[5], *rest;
@@ -79,7 +79,7 @@ static bool parse(struct line *line, uint64_t low, struct host_mapping *mapping)
     return true;
 }
 
-/* Hands over the mappings whose lines end in this part of the file. Returns false once `take` has enough. */
+/* Calls `take` for the mappings whose lines end in this part of the file. Returns false once `take` has. */
 static bool take_part(struct line *line, const char *part, size_t bytes, uint64_t low,
                       host_mapping_taker *take, void *context)
 {

@@ -47,8 +47,7 @@ static uint64_t meminfo_bytes(const char *text, const char *key)
     return line ? (uint64_t)strtoull(line + strlen(key), NULL, 10) * 1024 : 0;
 }
 
-/* Memory that the machine could give now, in bytes: unused, reclaimable and swap; without limit if the kernel
- * does not say. */
+/* How many bytes the machine could give now: unused, reclaimable and swap. UINT64_MAX if the kernel does not say. */
 static uint64_t available_bytes(void)
 {
     char text[4096] = "";
@@ -64,7 +63,7 @@ static uint64_t available_bytes(void)
 }
 
 /* Refuses memory that the machine cannot give. Many ranks share the machine's memory, so pages are allocated only when
- * they are touched. Without this check memory could run out later, within a copy. */
+ * a copy touches them. Without this check memory could run out then. */
 static ceclResult_t check_available(size_t bytes)
 {
     const uint64_t available = available_bytes();
@@ -82,7 +81,7 @@ ceclResult_t host_mem_create(struct cecl_device *dev, size_t bytes, struct cecl_
         return cecl_fail(result_of(errno), "memfd_create for %zu bytes: %s", bytes,
                          strerror(errno));
     ceclResult_t result = cecl_file_grow(fd, bytes);
-    /* peers write to it without asking, so nobody may make it shorter */
+    /* peers write to the memory without asking, so nobody may make the file shorter */
     if (result == ceclSuccess && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
         result = cecl_fail(ceclSystemError, "sealing %zu bytes: %s", bytes, strerror(errno));
     if (result != ceclSuccess) {
@@ -130,8 +129,8 @@ ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl
 
 void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)
 {
-    /* Keeps the range reserved. If the range were unmapped, another mapping could take its place, and unreserve would
-     * then remove that mapping. If mmap fails here, the pages stay until unreserve. */
+    /* Keeps the range reserved. If it were unmapped, the range could be given to another mapping, which unreserve would
+     * then remove. If mmap fails here, the pages stay until unreserve. */
     (void)mmap(addr, bytes, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
 }
 
@@ -148,9 +147,9 @@ ceclResult_t host_mem_set(struct cecl_device *dev, void *addr, int value, size_t
     return ceclSuccess;
 }
 
-/* Whether the kernel can read the eight aligned bytes around an address, which are on one page. rt_sigprocmask copies
- * them before it refuses its first argument, so a bad address gives the error EFAULT, and no signal. (process_vm_readv
- * cannot do this: it reads no page of memfd_secret.) */
+/* Whether the kernel can read the eight aligned bytes around an address, which are on one page. The system call
+ * rt_sigprocmask copies these bytes before it refuses its first argument, so a bad address gives the error EFAULT, and
+ * no signal. (process_vm_readv does not serve: it reads no page of memfd_secret.) */
 static bool is_readable(uintptr_t address)
 {
     return syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)7, NULL, 8) == 0 ||

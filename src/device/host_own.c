@@ -1,8 +1,8 @@
 /* The streams of the process on the host device: making them, keeping them in a list, waiting for the streams of
  * a communicator, ending them.
  *
- * As on a GPU, a stream serves all communicators of the process. It ends with the communicator that made
- * it. It first carries out the work that it still holds, because that may be another communicator's. */
+ * As on a GPU, a stream serves all communicators of the process. It ends with the communicator that made it, but only
+ * after it has carried out the work that it still holds, which may be another communicator's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,15 +10,15 @@
 #include "device/ops.h"
 #include "util/thread.h"
 
-#define FIRST_CAPACITY 64 /* entries of a stream's queue */
+#define FIRST_CAPACITY 64 /* entries of a stream's queue at first */
 
 /* ---- the list of living streams */
 
 struct host_process host_process = {.lock = PTHREAD_MUTEX_INITIALIZER,
                                     .order = PTHREAD_MUTEX_INITIALIZER};
 
-/* A forked child has none of its parent's streams. The locks are held during the fork, so that they are
- * free in the child. */
+/* A forked child has none of its parent's streams. The forking thread holds the locks during the fork, so that no other
+ * thread holds them in the child. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&host_process.order);
@@ -118,7 +118,7 @@ ceclResult_t host_stream_create(struct cecl_device *dev, bool urgent, ceclStream
     return ceclSuccess;
 }
 
-/* Ends the thread once it has finished all queued work. Returns whether there is such work. */
+/* Tells the thread to end once it has finished all queued work. Returns whether there is such work. */
 static bool end(struct host_stream *stream)
 {
     CECL_LOCKED(&stream->lock);
@@ -143,7 +143,7 @@ ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
     CECL_TRY(host_stream_find(dev, handle, &stream));
     if (!stream->owner)
         return cecl_fail(ceclInvalidArgument, "stream: the default stream cannot be destroyed");
-    (void)end(stream); /* before it leaves the list, so that a drain waits for its work */
+    (void)end(stream); /* while it is in the list, so that a drain waits for its work */
     pthread_join(stream->thread, NULL);
     pthread_mutex_lock(&host_process.lock);
     take_out(stream);
@@ -152,7 +152,7 @@ ceclResult_t host_stream_destroy(struct cecl_device *dev, ceclStream_t handle)
     return ceclSuccess;
 }
 
-/* Ends a stream that is in no list any more, and does not wait for its work. */
+/* Ends a stream that is no longer in the list, without waiting for its work. */
 static void leave(struct host_stream *stream)
 {
     if (end(stream))
@@ -211,8 +211,8 @@ void host_streams_end(struct host_device *host)
 
 /* ---- waiting for all streams */
 
-/* Whether a drain of this device still waits for a stream. It waits for all work of the device's own streams. On the
- * default stream, which other communicators may use, it waits only for work that was there when the drain began. */
+/* Whether a drain of this device still waits for a stream. A drain waits for all work of the device's own streams. On
+ * the default stream, which other communicators may use, it waits only for work that was there when the drain began. */
 static bool is_waited_for(const struct host_device *host, const struct host_stream *stream)
 {
     return stream == host->standard ? stream->finished < host->drained_at
@@ -228,7 +228,7 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
     for (struct host_stream *stream = host_process.streams; stream; stream = stream->next) {
         CECL_LOCKED(&stream->lock);
         *busy += is_waited_for(host, stream);
-        if (stream->capture && stream->owner == host) /* as on a GPU */
+        if (stream->capture && stream->owner == host) /* cannot be queried, as on a GPU */
             result = host_refuse_capture(stream);
     }
     pthread_mutex_unlock(&host_process.lock);

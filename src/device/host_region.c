@@ -1,6 +1,6 @@
-/* Memory that a program already has, on the host device. A shared mapping of a file can be shared
- * while this process holds the file open; all other memory is private. Using memory that is not
- * there would end the process by a signal, so each call checks the memory that it uses. */
+/* Memory that a program already has, on the host device. A shared mapping of a file can be shared while this process
+ * holds the file open; all other memory is private. A use of memory that is not there would end the process by a
+ * signal, so each call checks the memory that it uses. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,13 +32,13 @@ static uint64_t id_of(const struct host_mapping *mapping)
     return id ? id : 1;
 }
 
-/* A whole shared mapping, or a line (of /proc/self/maps) of other memory. A mapping may have holes:
- * unmapped ranges, or memory without access rights. Any other memory in a hole ends the mapping. */
+/* A whole shared mapping, or a line (of /proc/self/maps) of other memory. A shared mapping may have holes: unmapped
+ * ranges, or memory without access rights. It ends where any other memory follows. */
 struct run {
     uint64_t at;               /* an address in the mapping */
     struct host_mapping first; /* the mapping's first line */
     uint64_t end;              /* 0: nothing is mapped at `at` */
-    bool mapped, readable;     /* whether the byte at `at` is mapped, and can be read */
+    bool mapped, readable;     /* whether the byte at `at` is mapped; whether it can be read */
 };
 
 static bool take_for_run(void *context, const struct host_mapping *mapping)
@@ -62,16 +62,16 @@ static bool take_for_run(void *context, const struct host_mapping *mapping)
 static ceclResult_t find_run(uint64_t at, struct run *run)
 {
     *run = (struct run){.at = at};
-    CECL_TRY(host_maps_read(0, take_for_run, run)); /* the mapping may begin with a split line */
+    CECL_TRY(host_maps_read(0, take_for_run, run)); /* 0: earlier lines may belong to it */
     run->end = run->mapped ? run->end : 0;
     return ceclSuccess;
 }
 
 #define WRITE_SEALS (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
 
-/* Whether peers may map a file for reading and writing. A sealed file may still have an older mapping for
- * writing, but allows no new one. Pages of memfd_secret count as locked memory of each process that maps them,
- * so they are private. */
+/* Whether peers may map a file for reading and writing. A file sealed against writing may have an older mapping for
+ * writing, but allows no new one. memfd_secret counts as private, because its pages are locked memory of each process
+ * that maps them. */
 static bool may_be_mapped(int fd)
 {
     struct statfs system;
@@ -127,16 +127,17 @@ ceclResult_t host_region_find(struct cecl_device *dev, const void *ptr, struct c
 
 /* ---- what a call uses */
 
-/* What is known of the bytes that a call uses. */
+/* What is known so far of the bytes that a call uses. */
 struct survey {
     const struct cecl_use *use;
-    uint64_t at; /* the bytes below this address can be used */
-    /* the id of the bytes below `at`; 0: there are none, or they belong to several mappings */
+    uint64_t at; /* the used bytes below this address are there */
+    /* the id of the used bytes below `at`; 0: there are none, or they belong to several mappings */
     uint64_t id;
     const char *trouble;
 };
 
-/* Reads the last used byte of a mapped file by a system call, which fails if the file is shorter. */
+/* Why a call cannot use the part of a mapping that ends at `end`; NULL: it can. Reads the last byte of a mapped file by
+ * a system call, which fails if the file is shorter. */
 static const char *trouble_of(const struct cecl_use *use, const struct host_mapping *mapping,
                               uint64_t end)
 {
@@ -149,7 +150,7 @@ static const char *trouble_of(const struct cecl_use *use, const struct host_mapp
     return NULL;
 }
 
-/* Returns whether further mappings must be looked at. */
+/* Adds what a mapping says of the bytes. Returns whether further mappings must be looked at. */
 static bool look_on(struct survey *survey, const struct host_mapping *mapping)
 {
     const uint64_t end = mapping->end < survey->use->high ? mapping->end : survey->use->high;
@@ -208,7 +209,7 @@ ceclResult_t host_check_uses(struct cecl_device *dev, const struct cecl_use *use
 {
     struct surveys surveys;
     const ceclResult_t result = survey(uses, count, &surveys);
-    /* for example, no descriptor is left for the check; memory that cannot be checked counts as usable */
+    /* the check failed, for example for lack of a descriptor; memory that cannot be checked counts as usable */
     return result == ceclSystemError ? ceclSuccess : result;
 }
 
@@ -246,8 +247,8 @@ ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_regio
     if (region->kind != CECL_REGION_FILE || run.end < region->base + region->bytes ||
         id_of(&run.first) != region->id)
         return no_longer(region);
-    /* Between descriptor_of and fcntl another thread may close the descriptor, and open another
-     * file under the same number. Then both steps are repeated. */
+    /* Between descriptor_of and fcntl another thread may close the descriptor, and open another file under the same
+     * number. Then repeats both steps. */
     do {
         if (copy >= 0)
             cecl_fds_close(copy);

@@ -1,6 +1,6 @@
-/* The host device's streams: each is a thread with a queue of work. Work is copied into the queue,
- * so callers may reuse their arrays at once. A full queue grows, and it never shrinks, so calls
- * allocate nothing once it is large enough. host_own.c makes streams and ends them. */
+/* The host device's streams: each is a thread with a queue of work. Work is copied into the queue, so callers may reuse
+ * their arrays at once. A full queue grows and never shrinks, so once it is large enough, calls no longer allocate for
+ * it. host_own.c makes streams and ends them. */
 #include <fenv.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@ static struct work *slot(struct host_stream *stream, size_t index)
     return &stream->queue[(stream->head + index) % stream->capacity];
 }
 
-/* An aligned 32-bit word may be a flag. So it is stored in one piece, after all earlier work, and
- * threads that wait for it are woken. */
+/* Copies bytes. An aligned 32-bit word may be a flag, so this function stores it in one piece, after all earlier work,
+ * and wakes threads that wait for it. */
 static void perform_copy(const struct work *work)
 {
     if (work->bytes == sizeof(uint32_t) && (uintptr_t)work->dst % sizeof(uint32_t) == 0)
@@ -31,7 +31,7 @@ static void perform_rows(const struct work *work)
                (const char *)work->src + row * work->src_pitch, work->bytes);
 }
 
-/* Runs a small call, and wakes streams that may sleep until it is done. */
+/* Runs a small call, and wakes streams that may sleep until the call is done. */
 static void perform_small(const struct cecl_small *small)
 {
     cecl_small_host(small);
@@ -39,7 +39,7 @@ static void perform_small(const struct cecl_small *small)
         host_word_wake(small->meeting->done);
 }
 
-/* Waits until the stream has done `at` pieces of work; UINT64_MAX: all that it holds now. */
+/* Waits until the stream has done `at` entries; UINT64_MAX: all that it holds now. */
 static void await(struct host_stream *stream, uint64_t at)
 {
     CECL_LOCKED(&stream->lock);
@@ -83,9 +83,9 @@ static void free_own(const struct work *work)
         free(work->own);
 }
 
-/* Work leaves the queue only when it is done, so an empty queue means that all work has ended. A thread begins with its
- * creator's rounding and treatment of subnormal numbers. Results must have equal bits on all ranks, so each stream
- * sets the defaults. */
+/* Carries out the queue's work. Work leaves the queue only when it is done, so an empty queue means that all work has
+ * ended. A thread inherits rounding and the treatment of subnormal numbers from its creator. Results must have equal
+ * bits on all ranks, so each stream sets the defaults. */
 void *host_stream_serve(void *argument)
 {
     struct host_stream *stream = argument;
@@ -159,7 +159,7 @@ static ceclResult_t find_outside(struct cecl_device *dev, ceclStream_t handle,
     return (*out)->capture ? host_refuse_capture(*out) : ceclSuccess;
 }
 
-/* Waits only for work that is enqueued now, as on a GPU; not for work that another thread adds meanwhile. */
+/* Waits only for work that is enqueued now, as on a GPU, and not for work that another thread adds meanwhile. */
 ceclResult_t host_stream_synchronize(struct cecl_device *dev, ceclStream_t handle)
 {
     struct host_stream *stream;

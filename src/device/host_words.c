@@ -11,8 +11,8 @@
 #include "device/host.h"
 
 #define SPINS 100 /* how often a waiter looks before it sleeps; a word often comes at once */
-/* The longest sleep before the word is looked at again, in ns. Sleeps begin short, because only a look finds a word
- * that was written without a wake. */
+/* The longest sleep, in ns, before a waiter looks at the word again. Sleeps begin short, because only a look finds a
+ * word that was written without waking. */
 #define SLICE_NS 50000000L
 #define FIRST_SLICE_NS 500000L
 
@@ -36,7 +36,7 @@ void host_word_write(uint32_t *word, uint32_t value)
 void host_word_copy(uint32_t *dst, const void *src)
 {
     uint32_t value;
-    /* `src` may be the value of a flag, and the watchdog may change that value meanwhile */
+    /* loaded atomically, because `src` may be a flag's value, which the watchdog may change meanwhile */
     if ((uintptr_t)src % sizeof(value) == 0)
         value = atomic_load_explicit(atomic_of(src), memory_order_relaxed);
     else

@@ -5,12 +5,12 @@
 #include <stdbool.h>
 
 bool cecl_nvtx_open(void); /* Whether ranges can be shown. Call it before the first push. */
-/* Ranges of the calling thread; they nest. `name` must stay valid. */
+/* The next two functions begin and end a range of the calling thread. Ranges nest. `name` must stay valid. */
 void cecl_nvtx_push(const char *name);
 void cecl_nvtx_pop(void);
 
-/* A range until the end of the block, if there are ranges. It shows time on the host, because an event on a stream
- * would change what is measured. */
+/* Begins a range that ends with the block, if ranges can be shown. It shows time on the host, because an event on a
+ * stream would change what is measured. */
 #define CECL_NVTX_RANGE(has_ranges, name) \
     __attribute__((cleanup(cecl_nvtx_end), unused)) const bool cecl_range_ = \
         cecl_nvtx_begin(has_ranges, name)

@@ -10,11 +10,11 @@
 
 /* -- drain.c: how each device waits for its own streams, with a deadline -- */
 
-/* Counts the device's own streams that hold unfinished work. *busy is always written. A stream that
- * cannot be queried is not counted, and its error is returned. */
+/* Adds to *busy the number of the device's own streams that hold unfinished work. Leaves out a
+ * stream that cannot be queried, and returns its error. */
 typedef ceclResult_t (*cecl_count_busy_fn)(struct cecl_device *dev, size_t *busy);
 
-/* Polls until no stream is busy, and returns the last answer. ceclTimeout past `deadline`. */
+/* Polls until no stream is busy; returns count_busy's last result. ceclTimeout at `deadline`. */
 ceclResult_t cecl_drain(struct cecl_device *dev, cecl_count_busy_fn count_busy, int64_t deadline);
 
 #endif

@@ -1,5 +1,5 @@
-/* The operations that every device has: cuda_close, host_close and so on. A file first defines OP(name), what it makes
- * of one operation, and then includes the list. Internal to src/device. */
+/* The operations that every device has: cuda_close, host_close and so on. A file defines OP(name), what it makes of one
+ * operation, before it includes the list. Internal to src/device. */
 OP(close)
 OP(reserve)
 OP(unreserve)

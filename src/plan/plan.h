@@ -173,8 +173,8 @@ uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase);
 /* Signals all peers and waits for all, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
-/* From now on, copies and reductions that are added belong to this part of a group. The caller gives their places as in
- * a lone call. */
+/* From now on, copies and reductions that are added belong to this part of a group. Their places are given as in a lone
+ * call. */
 void cecl_plan_of(struct cecl_plan *plan, uint32_t part);
 /* From now on, steps that are added run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
