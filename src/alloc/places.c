@@ -342,7 +342,7 @@ static uint64_t published_by_all(const struct cecl_places *places)
     return least;
 }
 
-/* The first part of a wait, while this rank's GPU is behind; it costs nothing (see cecl_places_patience). */
+/* The first part of a wait, which costs nothing: while this rank's GPU is behind (see cecl_places_patience). */
 struct free_wait {
     bool goes_on;
     uint32_t to_do;    /* how much the GPU had to do when this rank looked last */
@@ -369,7 +369,7 @@ static void look(struct cecl_places *places, const struct cecl_places_patience *
 struct limits {
     bool may_decide;
     bool may_be_free; /* the wait may go on while this rank's GPU is behind */
-    uint64_t least;   /* a wait of up to this does not count as spent */
+    uint64_t least;   /* the time up to this does not count as spent */
     /* -- how much longer the rank then waits -- */
     uint64_t worth; /* in any case: a LATE call would cost the GPUs as long */
     uint64_t more;  /* only while this rank's GPU has work */

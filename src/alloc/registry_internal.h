@@ -142,8 +142,8 @@ uint64_t registry_next_import(void);
 ceclResult_t registry_try_open(struct cecl_registry *registry,
                                const struct cecl_region_export *exported, uint64_t *refused,
                                void **addr);
-/* For a call that needs a blocked import: closes the memory because of which the device refused, and opens the import.
- * The call must have named the import. */
+/* For a call that needs a blocked import: closes the memory that made the device refuse, and opens the import. The call
+ * must have named the import. */
 ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import);
 /* Marks an import as dropped, and counts the bytes that CUDA frees only once the import is closed here. */
 void registry_note_dropped(struct cecl_import *import);

@@ -1,8 +1,8 @@
 /* Binds reductions, including those whose kernels signal and wait. See bind.c. */
 #include "ce/bound.h"
 
-/* The place of a reduction's source. The plan does not know whether a peer is in place. A peer's place for
- * CECL_AREA_SEND is where it says that its input lies, so that area is bound either way. */
+/* The place of a reduction's source. The plan does not know whether a peer is in place. Each peer publishes where its
+ * input lies, in place or not, as its place for CECL_AREA_SEND. */
 static struct cecl_place source_of(const struct cecl_call *call, const struct cecl_place *place)
 {
     struct cecl_place source = *place;

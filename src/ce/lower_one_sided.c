@@ -6,9 +6,10 @@
  *     ceclSignal                         | after the signal before | signal        | done
  *     ceclWaitSignal  | after the wait before | tell the host | wait for signal | ...  | done
  *
- * "After the signal before" waits for the call with this rank's previous signal of that number to that peer, "after the
- * wait before" for the call that waited last for that signal. The plan has these steps only if the two calls are on
- * different streams. A copy waits for no other call, unless its stream shares a line (flags/lines.c). */
+ * "After the signal before" waits until the call is done that sent this rank's previous signal of that number to that
+ * peer; "after the wait before", until the call is done that waited last for that signal. The plan has these steps only
+ * if the two calls are on different streams. A copy waits for no other call, unless its stream shares a line
+ * (flags/lines.c). */
 #include "ce/one_sided.h"
 
 static void raise_own(struct cecl_plan *plan, struct cecl_counted counted)

@@ -4,9 +4,9 @@
  *
  *     main | barrier | reduce my block out of all sendbuffs | -> recvbuffs | barrier |
  *
- * It gains nothing to push the results of one chunk while SMs read the next, because both fill the same link. But the
- * link is idle for a while when copy engines take over from SMs. In that time SMs may reduce the end of a large block
- * (way.reduce.sms_end), as many bytes as they can read and send meanwhile:
+ * Nothing is gained by pushing the results of one chunk while SMs read the next, because both fill the same link. But
+ * the link is idle for a while when copy engines take over from SMs. In that time SMs may reduce the end of a large
+ * block (way.reduce.sms_end), as many bytes as they can read and send meanwhile:
  *
  *     main | barrier | reduce all but the end | -> recvbuffs             | after side | barrier |
  *     side |                                  | reduce the end | -> recvbuffs |

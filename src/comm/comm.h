@@ -286,7 +286,7 @@ void cecl_watch_stop(ceclComm_t comm);
 /* Notifies the peers that the communicator has failed, and then ends all waits on this rank. Call it
  * repeatedly, because a late signal of a peer may set a flag back. */
 void cecl_watch_release(ceclComm_t comm);
-#define CECL_WATCH_RELEASE_MS 5 /* the time from one such call to the next */
+#define CECL_WATCH_RELEASE_MS 5 /* the time between two calls of cecl_watch_release */
 /* Waits until no work of this communicator is pending. Returns ceclTimeout at `deadline`. */
 ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline);
 

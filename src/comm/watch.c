@@ -79,7 +79,7 @@ static void *watch(void *argument)
             const int64_t now = cecl_now_ms();
             /* time in which this process stood still and heard no peer counts for no time limit */
             skipped = skipped == 0 && now - looked > CECL_WATCH_LATE_MS ? now - looked : 0;
-            still += skipped; /* never twice in a row, so each wait reaches its time limit */
+            still += skipped; /* never two skips in a row, so each wait reaches its limit */
             looked = now;
             if (heard != ceclSuccess)
                 cecl_comm_lost_peer(comm, ceclRemoteError);

@@ -10,8 +10,8 @@
  * a flag can have; or the rows lie in memory of the host, and a stream writes the word there.
  *
  * The word `done` shows the host the progress of this rank's calls, in phases of the main lane. The stream that runs a
- * call writes it. A call without phases (any call of a single rank; a put) signals nothing to peers. It adds one to
- * `done` and nothing to the epochs, so some ranks may make the call and others not.
+ * call writes it. A call without phases (any call of a single rank; a group of messages) signals nothing to peers by
+ * flags. It adds one to `done` and nothing to the epochs, so some ranks may make the call and others not.
  *
  * Which thread may call what: docs/architecture.md, "Threads". */
 #ifndef CECL_FLAGS_FLAGS_H

@@ -23,8 +23,8 @@
 #define ONE_SHOT_MOST (256 * KIB)
 /* a chunk's flags take 14 us, longer than 1 MiB takes to each of 3 peers (8 us) */
 #define CHUNK_LEAST (1 * MIB)
-/* From this size on by bulk copies, with which 12 SMs read from three peers at the speed of NVLink. For fewer bytes,
- * wide loads on a few SMs are fast enough. */
+/* Kernels read sources of this size or more by bulk copies, with which 12 SMs read from three peers at the speed of
+ * NVLink. For fewer bytes, wide loads on a few SMs are fast enough. */
 #define BULK_LEAST (1 * MIB)
 
 /* The value of threshold CECL_TUNE_... for a call with these means. */

@@ -49,7 +49,7 @@ static inline size_t cecl_layout_at(int nranks, int array, int rank)
     return (size_t)array * (size_t)nranks + (size_t)rank;
 }
 
-/* How many words the layout of a call has. Must not be called for operations without a layout or with
+/* How many words the layout of a call has. Must not be called for operations that have no layout, or that have
  * tiles. */
 static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 {

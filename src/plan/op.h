@@ -108,7 +108,7 @@ extern const struct cecl_op cecl_ops[CECL_OP_COUNT];
 
 /* -- questions about a row -- */
 
-/* Whether in such calls only a rank's own block can be in place, which only that rank knows. Such a call has both
+/* Whether only a rank's own block can be in place; then only that rank knows whether it is. Such a call has both
  * buffers even in place. */
 static inline bool cecl_op_has_both_buffers(const struct cecl_op *op)
 {

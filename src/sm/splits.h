@@ -65,7 +65,7 @@ struct cecl_splits_block {
 
 /* A rank's line in a table. It tells where the rank's recvbuff and its second array for received rows lie, where its
  * blocks lie in its sendbuff, which of these blocks is the first that ends beyond sendbuff, and which call the line is
- * from. Block number to * experts + expert goes to rank `to`. */
+ * from. Block `to * experts + expert` goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
     uint64_t beyond; /* 1 + the first block that ends beyond sendbuff; 0: none does */
