@@ -59,7 +59,7 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
     return ceclSuccess;
 }
 
-/* Does without host_write of the device and its system calls, which only waiting threads need: none waits yet. */
+/* Stores without the device's host_write, whose system calls wake threads that wait: none waits yet. */
 void cecl_hosted_begin(uint32_t *words, size_t count, uint32_t value)
 {
     for (size_t i = 0; i < count; i++)

@@ -255,9 +255,9 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* A guess whether the ranks that have not arrived will come. SOON: they are in the call before. BEHIND: one is in an
- * earlier call. NEVER: this thread makes the calls of one. Loads are relaxed, because after a wrong guess this rank
- * only waits in vain, or decides LATE too early. */
+/* A guess when the ranks that have not arrived will come. SOON: all have published the call before. BEHIND: one has
+ * not. NEVER: one waits for this thread, which makes its calls. Loads are relaxed, because after a wrong guess this
+ * rank only waits in vain, or decides LATE too early. */
 enum missing { SOON, BEHIND, NEVER };
 
 static enum missing what_is_missing(const struct cecl_places *places,

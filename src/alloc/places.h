@@ -134,8 +134,8 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
  *
  * The GPU is behind while it still has to do calls before the last call that all ranks have published. It needs no host
  * to finish these calls, so a wait meanwhile costs nothing and does not count as spent. But a GPU that makes no
- * progress for `behind_ns` may be waiting for this host. So for the next CECL_PLACES_SHARE times `behind_ns`, this rank
- * does not wait because its GPU is behind.
+ * progress for `behind_ns` may be waiting for this host. So for the next CECL_PLACES_SHARE times `behind_ns`, a GPU
+ * that is behind is no reason to wait.
  *
  * A rank does not wait at all for a peer whose calls the calling thread makes, nor for a peer that has made no call
  * yet, because the calling thread may be the one that makes the peer's calls. */

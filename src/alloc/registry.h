@@ -179,7 +179,7 @@ bool cecl_imports_are_dropped(const struct cecl_imports *imports);
 /* Notes that the making of a call is over, with or without success. */
 void cecl_registry_made(struct cecl_registry *registry);
 
-/* Carries out one message, if one has arrived (*any). Only one, because to import its regions takes some milliseconds,
+/* Carries out one message, if one has arrived (*any). Only one, because importing its regions takes some milliseconds,
  * and the worker has other work. The error of a failed import is kept for the call that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
 /* Closes dropped imports of all this process's communicators on this GPU, if no call uses them and the GPU has no work

@@ -20,7 +20,7 @@
 #include "util/siphash.h"
 
 #define NAP_MIN_NS 20000
-/* the longest nap is NAP_MAX_NS, or NAP_RANK_NS times the number of ranks, so that many ranks keep few cores busy */
+/* the longest nap: the larger of NAP_MAX_NS and nranks * NAP_RANK_NS, so that many ranks keep few cores busy */
 #define NAP_MAX_NS 1000000
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
@@ -435,7 +435,7 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
             if (why != ceclSuccess) {
                 event.result = (int32_t)why;
                 cecl_keep_message(event.words);
-                CECL_TRY(say(plan->meetings, &event)); /* one before it may end the call */
+                CECL_TRY(say(plan->meetings, &event)); /* an earlier event may end the call */
                 end = cecl_deadline(READING_MS);
                 continue;
             }

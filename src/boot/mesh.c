@@ -202,8 +202,8 @@ void cecl_shared_close(struct cecl_shared *shared)
     *shared = (struct cecl_shared){0};
 }
 
-/* Maps a part of the memory. No MAP_POPULATE: most of the memory is rings, of which a program may use few entries. To
- * allocate all pages here would take half of the time of an init. */
+/* Maps a part of the memory. No MAP_POPULATE: most of the memory is rings, of which a program may use few entries.
+ * Allocating all pages here would take half of the time of an init. */
 static ceclResult_t map(const struct cecl_mesh *mesh, size_t before, size_t bytes, void **at)
 {
     struct stat info = {.st_size = -1};

@@ -19,7 +19,7 @@
 
 /* A rank's connection to the root, after the join. If all ranks are on one host, the connection ends at once. Otherwise
  * it stays as a line: ranks exchange a few bytes over it, and the root tells all ranks if one ends or gives up. A
- * zeroed line counts as closed; to close it does nothing. A line may be copied until a second thread uses it.
+ * zeroed line counts as closed; closing it does nothing. A line may be copied until a second thread uses it.
  *
  *     rank -> root   what it says (struct cecl_tcp_said): a part, a failure with its words, or goodbye
  *     root -> rank   a reply + all ranks' parts       once all ranks have sent a part
@@ -95,8 +95,8 @@ struct cecl_oob {
 /* TCP (tcp*.c). The id holds an address and a secret. oob->is_known is set once the root knows of this rank. If the
  * join fails after that, the root fails the whole job, and the id is used up. */
 ceclResult_t cecl_tcp_unique_id(ceclUniqueId *id);
-/* As cecl_tcp_unique_id, but the id has the address of this host on its connection to the root of `line`, which other
- * hosts can reach. */
+/* As cecl_tcp_unique_id, but the id has this host's address on the connection to the root of `line`: other hosts can
+ * reach that address. */
 ceclResult_t cecl_tcp_unique_id_beside(struct cecl_lifeline *line, ceclUniqueId *id);
 /* Sets up *oob for joining by `id`, and keeps the pointer. Local. */
 void cecl_oob_from_id(struct cecl_oob *oob, const ceclUniqueId *id, int nranks, int rank,

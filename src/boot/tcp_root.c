@@ -284,7 +284,7 @@ static void put_off(struct root *root, int which)
 {
     static const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};
     struct peer *peer = take_off(root, which);
-    (void)hear(peer); /* reads first, because to close with unread bytes would discard the answer */
+    (void)hear(peer); /* reads first, because closing with unread bytes would discard the answer */
     (void)!send(peer->fd, &again, sizeof(again), MSG_NOSIGNAL | MSG_DONTWAIT);
     hang_up(&peer);
 }
@@ -332,7 +332,8 @@ static void give_up(struct root *root, int error)
     fail_job(root, ceclSystemError, NULL);
 }
 
-/* Accepts a bounded number of callers, so that between two such calls the root reads from the callers that it has. */
+/* Accepts a bounded number of callers, so that between two calls of this function the root reads from the callers that
+ * it has. */
 static void let_in(struct root *root)
 {
     for (int tries = 0; tries < root->room; tries++) {

@@ -110,8 +110,8 @@ void cecl_bind_small(const struct cecl_engine *engine, const struct cecl_plan *p
 ceclResult_t cecl_bind_splits(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, struct cecl_bound *bound);
 
-/* fuse.c: consecutive steps that one kernel carries out: a reduction, and before and after it signals to all peers and
- * waits for all peers. */
+/* fuse.c: consecutive steps that one kernel carries out: a reduction, with signals to all peers and waits for all peers
+ * before and after it. */
 struct cecl_fused {
     uint32_t count;       /* number of steps, including the first one */
     uint32_t at;          /* index of the reduction among these steps */

@@ -21,8 +21,8 @@ struct cecl_told {
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs this array */
     uint64_t *send_at;
     size_t nsend_at;
-    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: either all ranks are outside or none, as this
-     * rank is */
+    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: this rank and all others are outside, or none
+     * is */
     uint64_t *outside;
     size_t noutside;
 };

@@ -24,7 +24,7 @@ struct bundles {
     uint32_t nreductions, nreducing; /* reductions in all bundles; bundles with reductions */
 };
 
-/* Whether a call of a group that only moves data needs a part of staging for itself. All such calls get equal parts. */
+/* Whether a call that only moves data needs a part of staging for itself. All such calls of a group get equal parts. */
 static bool shares(const struct cecl_part *part)
 {
     const struct cecl_op *op = part->call.op;

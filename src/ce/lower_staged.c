@@ -11,7 +11,7 @@
  *
  * These steps are a reduce-scatter. Its last chunk is cut into smaller and smaller chunks, so that the last reduction
  * is short: the links are idle while it runs. An all-reduce sends the results of all chunks but the last during its
- * last reduction, and the last chunk's result after it. (To send each result after the next chunk would cost one more
+ * last reduction, and the last chunk's result after it. (Sending each result after the next chunk would cost one more
  * exchange for each chunk.) A reduce sends a chunk's result to the root's recvbuff after the next chunk:
  *
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> root | ... | barrier |
@@ -58,8 +58,8 @@ static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct c
         cecl_plan_copy(plan, dst, input_at(part, part->call.rank, block, first), bytes);
 }
 
-/* Copies chunk k of my own tiles to my own staging. If the input is no tiles, does nothing: my own input is reduced
- * where it lies. */
+/* Copies chunk k of my own tiles to my own staging. Without tiles does nothing: my own input is reduced where it
+ * lies. */
 static void stage_own(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct cecl_chunks *chunks, uint64_t k)
 {

@@ -8,7 +8,7 @@
  * it. */
 static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 {
-    if (engine->order.event) /* launches of graphs, too, have an order with calls */
+    if (engine->order.event) /* calls are also ordered with launches of graphs */
         return engine->dev->ops->event_wait(engine->dev, work, engine->order.event);
     const uint64_t id = engine->dev->ops->stream_id(engine->dev, work);
     if (engine->used && (id == 0 || id != engine->last_stream)) { /* 0: unknown */

@@ -81,8 +81,8 @@ static CUresult ask_id(struct cuda_device *cuda, const void *ptr, unsigned long 
     return cuda->cu->cuPointerGetAttribute(id, CU_POINTER_ATTRIBUTE_BUFFER_ID, cuda_address(ptr));
 }
 
-/* Ids are unique in the process, so the question needs no certain context; this function makes one current only if the
- * thread has none. A region is mapped and unmapped as a whole, so the id at `ptr` is that of the whole region. */
+/* Ids are unique in the process, so any current context will do; this function makes one current only if the thread has
+ * none. A region is mapped and unmapped as a whole, so the id at `ptr` is that of the whole region. */
 ceclResult_t cuda_region_id(struct cecl_device *dev, const void *ptr, const struct cecl_use *use,
                             uint64_t *id)
 {

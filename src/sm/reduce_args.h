@@ -10,7 +10,7 @@ extern "C" {
 
 /* An average multiplies each element by `scale`, and divides the sum of the products by `divisor`. The scale is the
  * largest power of two that is at most 1 / ranks, so the sum is no larger than the largest element and cannot overflow.
- * Both are exact in all types. In other reductions both are 1. */
+ * Both numbers are exact. In other reductions both are 1. */
 struct cecl_average {
     float scale, divisor;
 };
