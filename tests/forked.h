@@ -1,5 +1,4 @@
-/* What tests whose ranks are child processes share. Such a test calls nothing of the library itself: it must have no
- * threads when it forks. */
+/* For tests whose ranks are child processes. The parent calls nothing of the library, so it has no threads at forks. */
 #ifndef CECL_TESTS_FORKED_H
 #define CECL_TESTS_FORKED_H
 

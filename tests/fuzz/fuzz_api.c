@@ -401,8 +401,7 @@ static void misuse_in_group(int rank)
             (int)result, (int)refusal);
 }
 
-/* Messages of one rank to itself that do not match, or more messages to a peer than a group may have. None of the
- * group's calls is carried out. */
+/* Messages of a rank to itself that do not match, or too many to a peer. The group carries out none of its calls. */
 static void misuse_messages_in_group(int rank)
 {
     char *const recv = (char *)model.memory[rank], *const send = recv + MODEL_BYTES / 2;

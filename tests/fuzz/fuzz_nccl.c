@@ -1,6 +1,5 @@
-/* Sequences of calls of the library in NCCL's place, on the host device, with a stand-in for NCCL. Communicators are
- * blocking or not, and some are aborted while they are made. cecl carries out most calls, and the stand-in the rest.
- * Some calls are invalid. */
+/* Calls of the library in NCCL's place, on the host device, with a stand-in for NCCL. Communicators are blocking or
+ * not, and some are aborted while they begin. cecl carries out most calls, the stand-in the rest; a few are invalid. */
 #include "nccl_ranks.h"
 
 #define BATCHES_MOST 6

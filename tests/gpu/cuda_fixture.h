@@ -53,8 +53,7 @@ static inline int fixture_start(void)
     return 77;
 }
 
-/* As fixture_start, for a program whose first argument is how many GPUs it uses (default 2). Returns that number, or 0
- * if the program must be skipped. */
+/* As fixture_start, if the first argument is how many GPUs the program uses (default 2). Returns that, or 0 to skip. */
 static inline int gpus_wanted(int argc, char **argv, int most)
 {
     int count = 0;

@@ -188,8 +188,7 @@ TEST_WITH_KIT(check_takes_every_stream_of_the_device_and_enqueues_nothing)
     must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread, NULL));
 }
 
-/* There are more streams than the table had room for at first. First the last stream is held, then the work stream of
- * the legacy stream. */
+/* More streams than the table had room for at first. The last one is held, then the legacy stream's work stream. */
 TEST_WITH_KIT(drain_is_bounded_and_ends_with_the_last_stream)
 {
     enum { COUNT = 20 };

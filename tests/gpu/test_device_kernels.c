@@ -89,8 +89,7 @@ TEST(barriers_order_writes_over_many_rounds_and_launches)
     all_are_right();
 }
 
-/* After a barrier, all writes and reads of a block's threads are complete, even if other copies and the blocks
- * themselves fill the links. */
+/* After a barrier, a block's writes and reads are complete, even if copies and the blocks themselves fill the links. */
 TEST(barriers_order_what_is_still_on_its_way)
 {
     const int threads = 512, rounds = 3000;

@@ -1,5 +1,4 @@
-/* Seeded programs with trials of their steps: which arms are kept, and that all ranks agree. Also: which communicator
- * of a process has a trial. */
+/* Seeded programs with trials of steps: which arms are kept, that ranks agree, and which communicator has a trial. */
 #include <math.h>
 
 #include "../share.h"

@@ -1,6 +1,5 @@
-/* Shared code of the multi-rank tests. One MPI process is one rank. The same programs run on the host device and on
- * GPUs, so only ceclMemcpyAsync touches device memory. Random data is a hash of its position. Plain loops compute the
- * expected results. */
+/* What multi-rank tests share. An MPI process is a rank. The programs also run on GPUs, so only ceclMemcpyAsync touches
+ * device memory. Random data is a hash of its position. Plain loops compute the expected results. */
 #ifndef CECL_TEST_MULTI_H
 #define CECL_TEST_MULTI_H
 

@@ -40,8 +40,7 @@ static int file_of(size_t bytes)
     return fd;
 }
 
-/* Addresses without memory. They stay reserved until the program ends, because ranks may have kept different facts
- * about the memory that was there before. */
+/* Addresses without memory, reserved until the end: ranks may have kept different facts about former memory. */
 static unsigned char *reserve(size_t bytes)
 {
     unsigned char *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -11,8 +11,7 @@
 #define SMALL 16
 #define POISON 0xa5
 
-/* A pair of graphs on its own communicator. All pairs differ at the same time, because a watchdog needs three looks
- * to find a difference. */
+/* A pair of graphs on its own communicator. All differ at the same time: a watchdog needs three looks to see it. */
 struct trial {
     ceclComm_t comm;
     ceclStream_t stream;

@@ -1,6 +1,5 @@
-/* ceclCommSplit: what children share with their parent and what not, and refusals. test_mixed.c has random splits, and
- * checks members, order, calls beside the parent's and ends; tests/soak has children that fail alone, tests/fault ranks
- * that do not come. */
+/* ceclCommSplit: what children share with their parent, and refusals. test_mixed.c has random splits: members, order,
+ * calls beside the parent's, ends; tests/soak has children that fail alone, tests/fault ranks that do not come. */
 #include "memory.h"
 
 #define COUNT 1000

@@ -118,8 +118,7 @@ static inline bool is_under(const char *policies)
 /* Defines a test that the program has only under these policies. */
 #define TEST_UNDER(policies, name) TEST_IF(is_under(policies), name, NULL, NULL)
 
-/* Defines a test whose body each rank runs, on a thread of its own, and which returns whether the rank succeeded. The
- * other arguments are numbers of ranks. */
+/* Defines a test for numbers of ranks: each rank runs the body on its own thread, and returns whether it succeeded. */
 #define TEST_OF_RANKS_UNDER(policies, name, ...) \
     static bool name##_on(struct rank *r); \
     TEST_UNDER(policies, name) \

@@ -1,5 +1,4 @@
-/* Communicators of the stand-in, and its other calls that move no data. The ranks of a communicator meet in shared
- * memory, whose name is in the unique id. */
+/* The stand-in's communicators, and its other calls that move no data. Ranks meet in shared memory; the id names it. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,8 +49,7 @@ ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int ra
     return ceclSuccess;
 }
 
-/* Names of shared memory that some ranks never joined, because a rank aborted. As ranks may still open it, its name
- * stays until this process ends. */
+/* Names of shared memory that not all ranks joined, because one aborted. Others may still come, so the names stay. */
 #define LEFT_MOST 256
 static char left[LEFT_MOST][64];
 static _Atomic int nleft;

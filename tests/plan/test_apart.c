@@ -1,5 +1,4 @@
-/* Calls of a group must not share a byte that one of them writes. The library's answer for random groups is compared
- * with a table of bytes. */
+/* Calls of a group may share no byte that one writes. Answers for random groups are compared with a byte table. */
 #include "plans.h"
 
 #define RANKS 2

@@ -117,8 +117,7 @@ static void compare_all(const struct cecl_call *call, const struct random_call *
     assert_int_equal(cecl_call_half_exchanged(call), exchanged / 2);
 }
 
-/* Every byte that this rank receives must have one source, or one block from each rank in a reduction. In place, its
- * own block must stay where it is. */
+/* Each received byte must have one source, or in a reduction one block of each rank. In place, the own block stays. */
 static void check_apart(const struct cecl_call *call, size_t room)
 {
     uint8_t *sources = calloc(room + 1, 1);

@@ -20,8 +20,7 @@ struct taken {
     struct cecl_fused last;
 };
 
-/* The range must be a barrier (if `f` says so), one reduction, copies of its result, and signals and waits as `f` says,
- * all on one lane. */
+/* The range must be a barrier, a reduction, copies of its result, signals and waits, as `f` says, all on one lane. */
 static void is_what_it_says(const struct cecl_plan *plan, uint32_t at, const struct cecl_fused *f)
 {
     const uint32_t peers = (uint32_t)plan->part.call.nranks - 1, end = at + f->count;
@@ -335,8 +334,7 @@ static struct cecl_copy *first_copy(struct cecl_plan *plan, uint32_t reduce_at)
     return &plan->copies[plan->steps[reduce_at + 1].first];
 }
 
-/* If one copy has a different place, size, area or shape, copy engines make all copies, and the kernel does not take
- * over the steps after them either. */
+/* If a copy has another place, size, area or shape, copy engines make all, and the kernel takes over no later step. */
 TEST(copies_of_anything_else_are_left)
 {
     for (int fault = 0; fault < 6; fault++) {

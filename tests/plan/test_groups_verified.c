@@ -51,8 +51,7 @@ TEST(reductions_share_their_barriers)
     cecl_plan_free(&plan);
 }
 
-/* All results are sent as one batch of copies. But if kernels write the results, each reduction has a step of its own
- * for that, right after it. */
+/* Results are sent as one batch of copies. But if kernels write them, each reduction is followed by a step for that. */
 TEST(results_of_reductions_are_one_batch_unless_kernels_write_them)
 {
     struct cecl_plan plan;

@@ -1,5 +1,4 @@
-/* Reductions: the shape of their plans, and faults that the verifier must find. Random reductions, alone and in groups:
- * tests/fuzz/fuzz_plan.c. */
+/* Reductions: the shape of their plans, and faults that the verifier must find. Random ones: tests/fuzz/fuzz_plan.c. */
 #include "plans.h"
 #include "sm/reduce.h"
 

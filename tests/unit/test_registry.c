@@ -558,8 +558,7 @@ TEST_BETWEEN(dropped_memory_is_bounded, set_up, tear_down)
     assert_int_equal(fake.nbusy, 0);
 }
 
-/* While the driver closes memory, it blocks other threads until the GPU's work has ended, which is never if a kernel
- * waits for the host. */
+/* To close memory, the driver blocks other threads until the GPU's work ends: never, if a kernel waits for the host. */
 TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, tear_down)
 {
     enum { ROUNDS = 300, WAITS = 2 }; /* at 256 and 516 of 900 MiB */

@@ -1,5 +1,4 @@
-/* The verifier's data: inputs, as tags that stand for bytes, and the expected tag of every output byte. cecl_call_block
- * defines each collective. */
+/* The verifier's data: tags that stand for input bytes, and the tag that cecl_call_block gives each output byte. */
 #include <inttypes.h>
 #include <string.h>
 
