@@ -120,8 +120,8 @@ struct cecl_splits {
     uint32_t rank;
     struct cecl_splits_form form;
     uint32_t shape; /* a hash of what must be equal on all ranks */
-    /* a word on this rank's device, 0 at first: how many calls this rank has told its splits. A graph runs a
-     * call repeatedly, so only the device can count. */
+    /* a word on this rank's device, 0 at first: in how many calls this rank has told its splits. A graph runs a call
+     * repeatedly, so only the device can count. */
     uint32_t *number;
     const void *rows, *scales; /* sendbuff, and the second array */
     const uint64_t *splits; /* [nranks * experts] rows of each block, in the order of the input */
@@ -237,6 +237,6 @@ ceclResult_t cecl_splits_cuda(ceclStream_t stream, const struct cecl_splits *cal
 
 #define CECL_SPLITS_THREADS 512
 #define CECL_SPLITS_CHUNK 8192u   /* bytes that a warp copies at a time */
-#define CECL_SPLITS_SHARED 45648u /* bytes of shared memory of a block that moves rows */
+#define CECL_SPLITS_SHARED 45648u /* shared memory of a thread block that moves rows, in bytes */
 
 #endif
