@@ -3,7 +3,6 @@
  * thread. After each batch, every byte of all memory is compared with a plain model. Between batches, invalid calls
  * must be refused, and change nothing. */
 #include <errno.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -236,15 +235,6 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static void run_threads(void *(*run)(void *))
-{
-    pthread_t threads[RANKS];
-    for (int r = 0; r < model.nranks; r++)
-        REQUIRE(pthread_create(&threads[r], NULL, run, (void *)(intptr_t)r) == 0, "no thread");
-    for (int r = 0; r < model.nranks; r++)
-        pthread_join(threads[r], NULL);
-}
-
 static void run_alone(void)
 {
     const bool grouped = batch.mode == ONE_GROUP;
@@ -316,7 +306,7 @@ static void run_batch(void)
     if (batch.mode < THREADS)
         run_alone();
     else
-        run_threads(run_rank);
+        model_run(&model, run_rank);
     for (int i = 0; i < batch.ncalls; i++)
         model_apply(&model, batch.calls[i]);
     synchronize();
@@ -477,15 +467,7 @@ static void step(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    setenv("CECL_DEVICE", "host", 1);
-    setenv("CECL_TIMEOUT_MS", "60000", 1);
-    setenv("CECL_INIT_TIMEOUT_MS", "60000", 1);
-    setenv("CECL_POOL_BYTES", "64M", 1);
-    setenv("CECL_SEGMENT_BYTES", "256K", 1);
-    for (int r = 0; r < RANKS; r++) {
-        model.mirror[r] = malloc(MODEL_BYTES);
-        REQUIRE(model.mirror[r], "no memory");
-    }
+    model_prepare(&model);
     return 0;
 }
 

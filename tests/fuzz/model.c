@@ -1,6 +1,30 @@
 #include "model.h"
 
+#include <pthread.h>
+
 #define EXTRA_MOST 16 /* bytes between the places of calls */
+
+void model_prepare(struct model *model)
+{
+    setenv("CECL_DEVICE", "host", 1);
+    setenv("CECL_TIMEOUT_MS", "60000", 1);
+    setenv("CECL_INIT_TIMEOUT_MS", "60000", 1);
+    setenv("CECL_POOL_BYTES", "64M", 1);
+    setenv("CECL_SEGMENT_BYTES", "256K", 1);
+    for (int r = 0; r < RANKS; r++) {
+        model->mirror[r] = malloc(MODEL_BYTES);
+        REQUIRE(model->mirror[r], "no memory");
+    }
+}
+
+void model_run(const struct model *model, void *(*run)(void *rank))
+{
+    pthread_t threads[RANKS];
+    for (int r = 0; r < model->nranks; r++)
+        REQUIRE(pthread_create(&threads[r], NULL, run, (void *)(intptr_t)r) == 0, "no thread");
+    for (int r = 0; r < model->nranks; r++)
+        pthread_join(threads[r], NULL);
+}
 
 void model_begin(struct model *model, uint64_t seed)
 {

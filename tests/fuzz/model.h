@@ -20,6 +20,10 @@ struct model {
     uint8_t *mirror[RANKS]; /* [MODEL_BYTES] its expected contents */
 };
 
+/* Sets the environment of the process, which uses the host device, and allocates the mirrors. */
+void model_prepare(struct model *model);
+/* Runs a thread for each rank to its end. `rank` is an intptr_t. */
+void model_run(const struct model *model, void *(*run)(void *rank));
 /* Begins a batch: fills all memory with new bytes. */
 void model_begin(struct model *model, uint64_t seed);
 /* Draws a call of this kind, of all ranks, and writes its input. False: the batch has no room for it. out_of_place:

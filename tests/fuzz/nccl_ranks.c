@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
-#include <pthread.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -199,15 +198,6 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static void run_threads(void)
-{
-    pthread_t threads[RANKS];
-    for (int r = 0; r < model.nranks; r++)
-        REQUIRE(pthread_create(&threads[r], NULL, run_rank, (void *)(intptr_t)r) == 0, "no thread");
-    for (int r = 0; r < model.nranks; r++)
-        pthread_join(threads[r], NULL);
-}
-
 static void run_alone(void)
 {
     const bool twice = batch.mode == GROUP_IN_GROUP;
@@ -238,7 +228,7 @@ void make_batch(void)
     if (batch.mode < THREADS)
         run_alone();
     else
-        run_threads();
+        model_run(&model, run_rank);
     for (int i = 0; i < batch.ncalls; i++)
         model_apply(&model, batch.calls[i]);
     snprintf(what, sizeof(what), "mode %d, %d calls, the first of kind %d", (int)batch.mode,
@@ -264,15 +254,10 @@ void begin_process(const char *policy)
     find_standin();
     setenv("CECL_NCCL", policy, 1);
     setenv("CECL_DEBUG", "none", 0); /* refusals would print many warnings */
-    setenv("CECL_DEVICE", "host", 1);
-    setenv("CECL_TIMEOUT_MS", "60000", 1);
-    setenv("CECL_INIT_TIMEOUT_MS", "60000", 1);
-    setenv("CECL_POOL_BYTES", "64M", 1);
-    setenv("CECL_SEGMENT_BYTES", "256K", 1);
     setenv("CECL_STAGING_BYTES", "64K", 1);
+    model_prepare(&model);
     for (int r = 0; r < RANKS; r++) {
-        model.mirror[r] = malloc(MODEL_BYTES);
         model.memory[r] = malloc(MODEL_BYTES);
-        REQUIRE(model.mirror[r] && model.memory[r], "no memory");
+        REQUIRE(model.memory[r], "no memory");
     }
 }

@@ -31,6 +31,13 @@ static inline int close_all(void **state) /* some tests do not use it */
     return 0;
 }
 
+static inline int abort_all(void **state)
+{
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclCommAbort(comms[r]));
+    return 0;
+}
+
 /* Allocates symmetric memory of `bytes` on each rank. `memory` is an array of RANKS pointers. */
 static inline void allocate_all(void *memory, size_t bytes)
 {

@@ -34,6 +34,12 @@ static inline void memop(ceclStream_t stream, enum cecl_memop_kind kind, uint32_
     assert_int_equal(dev->ops->memops(dev, stream, &op, 1), ceclSuccess);
 }
 
+/* Writes a word as the watchdog does, which wakes whoever waits for it. */
+static inline void release(uint32_t *word, uint32_t value)
+{
+    assert_int_equal(dev->ops->words_release(dev, word, 1, value), ceclSuccess);
+}
+
 static inline void copy(ceclStream_t stream, void *dst, const void *src, size_t bytes)
 {
     void *from = (void *)(uintptr_t)src;

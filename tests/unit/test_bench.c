@@ -5,17 +5,12 @@
 #include "bench.h"
 #include "tuner/spans.h"
 
-TEST(an_odd_count_has_a_middle_value)
+TEST(a_median_is_the_middle_value_or_the_mean_of_both)
 {
-    double values[] = {9, 1, 5};
-    assert_true(median_of(values, 3) == 5);
-    assert_true(median_of(values, 1) == 1);
-}
-
-TEST(an_even_count_has_the_mean_of_both_middle_values)
-{
-    double values[] = {40, 10, 20, 30}, two[] = {6, 2};
-    assert_true(median_of(values, 4) == 25);
+    double three[] = {9, 1, 5}, four[] = {40, 10, 20, 30}, two[] = {6, 2};
+    assert_true(median_of(three, 3) == 5);
+    assert_true(median_of(three, 1) == 1);
+    assert_true(median_of(four, 4) == 25);
     assert_true(median_of(two, 2) == 4);
 }
 

@@ -180,13 +180,9 @@ static void each_death_is_blamed_on_the_dead(enum call call, int step)
     assert_true(deaths > 20 && named > deaths);
 }
 
-TEST(a_rank_that_dies_in_a_shrink_is_named_by_its_number_in_the_parent)
+TEST(a_rank_that_dies_is_named_by_its_number_in_the_parent)
 {
     each_death_is_blamed_on_the_dead(SHRINK, 7);
-}
-
-TEST(a_rank_that_dies_in_a_split_is_named_by_its_number_in_the_parent)
-{
     each_death_is_blamed_on_the_dead(SPLIT, 13);
 }
 

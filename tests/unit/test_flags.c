@@ -151,13 +151,6 @@ static void hear_from(int peer, int lane, uint32_t phase)
     *cecl_flags_word(&flags, RANK, peer, lane) = cecl_flag_value(flags.epoch[lane] + phase);
 }
 
-/* rank -1: nobody is late */
-static void only_this_is_late(const struct cecl_progress *progress, int rank)
-{
-    for (int r = 0; r < RANKS; r++)
-        assert_int_equal(cecl_rank_set_has(&progress->late, r), r == rank);
-}
-
 static struct cecl_progress progress_now(void)
 {
     struct cecl_progress progress;
@@ -165,12 +158,19 @@ static struct cecl_progress progress_now(void)
     return progress;
 }
 
+/* rank -1: nobody is late */
+static void only_this_is_late(int rank)
+{
+    const struct cecl_progress progress = progress_now();
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(cecl_rank_set_has(&progress.late, r), r == rank);
+}
+
 TEST_BETWEEN(a_call_that_told_nothing_waits_for_nobody, open_flags, close_flags)
 {
     cecl_flags_begin(&flags, &two_phases);
-    struct cecl_progress progress = progress_now();
-    assert_false(progress.started);
-    only_this_is_late(&progress, -1);
+    assert_false(progress_now().started);
+    only_this_is_late(-1);
 }
 
 TEST_BETWEEN(peers_that_have_not_come_are_named, open_flags, close_flags)
@@ -180,9 +180,8 @@ TEST_BETWEEN(peers_that_have_not_come_are_named, open_flags, close_flags)
     come_to(MAIN, 2);
     hear_from(0, MAIN, 2);
     hear_from(2, MAIN, 1);
-    struct cecl_progress progress = progress_now();
-    assert_true(progress.started);
-    only_this_is_late(&progress, 2);
+    assert_true(progress_now().started);
+    only_this_is_late(2);
 }
 
 TEST_BETWEEN(of_two_late_peers_the_one_further_behind_is_named, open_flags, close_flags)
@@ -192,8 +191,7 @@ TEST_BETWEEN(of_two_late_peers_the_one_further_behind_is_named, open_flags, clos
     come_to(MAIN, 2);
     hear_from(0, MAIN, 1); /* rank 0 may itself be waiting for rank 2, so it is not late */
     hear_from(2, MAIN, 0);
-    struct cecl_progress progress = progress_now();
-    only_this_is_late(&progress, 2);
+    only_this_is_late(2);
 }
 
 TEST_BETWEEN(a_peer_whose_side_lane_stays_behind_is_late, open_flags, close_flags)
@@ -206,8 +204,7 @@ TEST_BETWEEN(a_peer_whose_side_lane_stays_behind_is_late, open_flags, close_flag
         hear_from(2 - late, MAIN, 1);
         hear_from(late, SIDE, 0);
         hear_from(2 - late, SIDE, 1);
-        struct cecl_progress progress = progress_now();
-        only_this_is_late(&progress, late);
+        only_this_is_late(late);
     }
 }
 
@@ -223,33 +220,33 @@ TEST_BETWEEN(calls_without_phases_hide_no_late_peer, open_flags, close_flags)
     cecl_flags_begin(&flags, &two_phases);
     come_to(MAIN, 1);
     hear_from(0, MAIN, 1);
-    struct cecl_progress progress = progress_now();
-    assert_true(progress.started);
-    only_this_is_late(&progress, 2);
+    assert_true(progress_now().started);
+    only_this_is_late(2);
+}
+
+/* Begins the call. After a silence no copy of its flags satisfies a wait. */
+static void begin_and_silence(const struct cecl_advance *call)
+{
+    assert_true(cecl_flags_begin(&flags, call));
+    assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
+    for (int lane = 0; lane < CECL_LANES; lane++)
+        for (uint32_t phase = 1; phase <= call->phases[lane]; phase++)
+            assert_true((int32_t)(*filled_source(lane, phase) - filled((uint32_t)lane, phase)) < 0);
 }
 
 TEST_BETWEEN(silenced_copies_satisfy_no_wait_that_may_be_pending, open_flags, close_flags)
 {
-    const struct cecl_advance many = {.phases = {300, 300}};
-    cecl_flags_begin(&flags, &many);
-    assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
-    for (int lane = 0; lane < CECL_LANES; lane++)
-        for (uint32_t phase = 1; phase <= 300; phase++)
-            assert_true((int32_t)(*filled_source(lane, phase) - filled((uint32_t)lane, phase)) < 0);
+    begin_and_silence(&(struct cecl_advance){.phases = {300, 300}});
 }
 
 /* The table is a ring, and pending calls may lie on both sides of its end. */
 TEST_BETWEEN(pending_calls_around_the_tables_end_are_silenced, open_flags, close_flags)
 {
-    const struct cecl_advance far = {.phases = {65400, 65300}}, some = {.phases = {300, 400}};
+    const struct cecl_advance far = {.phases = {65400, 65300}};
     assert_true(cecl_flags_begin(&flags, &far));
     cecl_flags_commit(&flags, &far);
     *flags.done = flags.epoch[MAIN];
-    assert_true(cecl_flags_begin(&flags, &some));
-    assert_int_equal(cecl_flags_silence(&flags), ceclSuccess);
-    for (int lane = 0; lane < CECL_LANES; lane++)
-        for (uint32_t phase = 1; phase <= some.phases[lane]; phase++)
-            assert_true((int32_t)(*filled_source(lane, phase) - filled((uint32_t)lane, phase)) < 0);
+    begin_and_silence(&(struct cecl_advance){.phases = {300, 400}});
 }
 
 /* Another thread may try to begin a call after the watchdog has silenced the flags, and before it releases them. */

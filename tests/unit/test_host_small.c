@@ -39,11 +39,6 @@ static int close_ranks(void **state)
     return failed;
 }
 
-static void set_word(uint32_t *word, uint32_t value)
-{
-    assert_int_equal(dev->ops->words_release(dev, word, 1, value), ceclSuccess);
-}
-
 static uint32_t word(const uint32_t *at)
 {
     uint32_t value = 0;
@@ -113,7 +108,7 @@ TEST_BETWEEN(it_runs_in_the_order_of_its_stream, open_ranks, close_ranks)
     assert_int_equal(word(&all.rows[1][0]), 0); /* rank 0 has not begun */
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(word(&after[r]), 0);
-    set_word(&go, 1);
+    release(&go, 1);
     for (int r = 0; r < RANKS; r++) {
         synchronize(all.streams[r]);
         blocks_are_there(r);
@@ -161,7 +156,7 @@ TEST_BETWEEN(a_device_that_closes_does_not_wait_for_peers, open_ranks, close_ran
     assert_int_equal(all.late[0], 0);
     assert_int_equal(all.done[0], 0);
     assert_int_equal(set_up(state), 0);
-    set_word(&all.end[0], 1); /* the stream's work uses slots, which the test frees */
+    release(&all.end[0], 1); /* the stream's work uses slots, which the test frees */
     await_word(&all.done[0], 3);
 }
 

@@ -54,18 +54,13 @@ static void run_dialogue(struct dialogue *dialogue)
     assert_int_equal(*dialogue->answer, ROUNDS);
 }
 
-TEST_BETWEEN(a_written_word_wakes_who_waits_for_it, set_up, tear_down)
+TEST_BETWEEN(a_written_or_copied_word_wakes_who_waits_for_it, set_up, tear_down)
 {
-    uint32_t words[2] = {0, 0};
-    struct dialogue dialogue = {&words[0], &words[0], &words[1], &words[1], false, {0}};
-    run_dialogue(&dialogue);
-}
-
-TEST_BETWEEN(a_copied_word_wakes_who_waits_for_it, set_up, tear_down)
-{
-    uint32_t words[2] = {0, 0};
-    struct dialogue dialogue = {&words[0], &words[0], &words[1], &words[1], true, {0}};
-    run_dialogue(&dialogue);
+    for (int copied = 0; copied < 2; copied++) {
+        uint32_t words[2] = {0, 0};
+        struct dialogue dialogue = {&words[0], &words[0], &words[1], &words[1], copied, {0}};
+        run_dialogue(&dialogue);
+    }
 }
 
 TEST_BETWEEN(a_word_wakes_who_waits_at_another_mapping, set_up, tear_down)

@@ -77,12 +77,8 @@ static void check_instructions(int group, uint64_t most)
     assert_true(each <= most);
 }
 
-TEST_IF(!getenv("CECL_TEST_ROUNDS"), a_warm_all_gather_takes_few_instructions, NULL, NULL)
+TEST_IF(!getenv("CECL_TEST_ROUNDS"), warm_gathers_take_few_instructions, NULL, NULL)
 {
     check_instructions(1, LONE_MOST);
-}
-
-TEST_IF(!getenv("CECL_TEST_ROUNDS"), a_group_of_sixteen_takes_few_instructions, NULL, NULL)
-{
     check_instructions(GROUP, GROUP_MOST);
 }

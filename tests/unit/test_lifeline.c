@@ -6,7 +6,6 @@
 
 #include "../with_cmocka.h"
 
-#include "boot/oob.h"
 #include "boot/tcp.h"
 #include "util/clock.h"
 

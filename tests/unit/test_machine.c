@@ -17,9 +17,10 @@
 static ceclStream_t streams[RANKS];
 
 /* Rank 0's stream is made by a thread that rounds down, rank 1's by one that rounds up and flushes subnormal numbers. */
-static void make_streams(void)
+static int open_ranks(void **state)
 {
     fenv_t before;
+    open_all(state);
     fegetenv(&before);
     fesetround(FE_DOWNWARD);
     OK(ceclStreamCreate(comms[0], &streams[0]));
@@ -29,19 +30,14 @@ static void make_streams(void)
 #endif
     OK(ceclStreamCreate(comms[1], &streams[1]));
     fesetenv(&before);
+    return 0;
 }
 
-static void open_ranks(void)
-{
-    open_all(NULL);
-    make_streams();
-}
-
-static void close_ranks(void)
+static int close_ranks(void **state)
 {
     for (int r = 0; r < RANKS; r++)
         OK(ceclStreamDestroy(comms[r], streams[r]));
-    close_all(NULL);
+    return close_all(state);
 }
 
 static void reduce(float (*in)[4], float (*out)[4])
@@ -50,21 +46,18 @@ static void reduce(float (*in)[4], float (*out)[4])
     for (int r = 0; r < RANKS; r++)
         OK(ceclAllReduce(in[r], out[r], 4, ceclFloat32, ceclSum, comms[r], streams[r]));
     OK(ceclGroupEnd());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamSynchronize(comms[r], streams[r]));
+    finish_all(streams);
 }
 
 /* The lowest bit of a sum, in each direction, and a sum of subnormal numbers. */
-TEST(sums_do_not_depend_on_the_programs_rounding)
+TEST_BETWEEN(sums_do_not_depend_on_the_programs_rounding, open_ranks, close_ranks)
 {
     float in[RANKS][4] = {{1, 1, -1, 0x1p-140f}, {0x1p-25f, -0x1p-26f, -0x1p-25f, 0x1p-141f}},
           out[RANKS][4];
     const float right[4] = {1, 1, -1, 0x1.8p-140f};
-    open_ranks();
     reduce(in, out);
     for (int r = 0; r < RANKS; r++)
         assert_memory_equal(out[r], right, sizeof(right));
-    close_ranks();
 }
 
 struct waiter {
@@ -103,20 +96,16 @@ static void cancel_amid(ceclResult_t (*call)(ceclComm_t))
     assert_ptr_equal(result, PTHREAD_CANCELED);
 }
 
-TEST(a_thread_that_is_cancelled_keeps_no_stream_locked)
+TEST_BETWEEN(a_thread_that_is_cancelled_keeps_no_stream_locked, open_ranks, close_ranks)
 {
-    open_ranks();
     cancel_amid(synchronize);
     OK(ceclStreamSynchronize(comms[0], streams[0]));
-    close_ranks();
 }
 
-TEST(a_thread_that_is_cancelled_is_not_inside_the_communicator)
+TEST_BETWEEN(a_thread_that_is_cancelled_is_not_inside_the_communicator, open_ranks, close_ranks)
 {
     ceclCallStats_t stats;
-    open_ranks();
     cancel_amid(ceclCommFinalize);
     OK(ceclCallStats(comms[0], &stats));
     OK(ceclStreamSynchronize(comms[1], streams[1]));
-    close_ranks();
 }

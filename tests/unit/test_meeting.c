@@ -32,11 +32,6 @@ static struct cecl_mesh *mesh_without_news(int rank)
     return mesh;
 }
 
-static void end_mesh(struct cecl_mesh *mesh)
-{
-    free(mesh);
-}
-
 static struct rank {
     pthread_t thread;
     struct cecl_meeting_plan plan;
@@ -121,7 +116,7 @@ static void members_meet(int first)
 static int end_all(void **state)
 {
     for (int r = 0; r < RANKS; r++) {
-        end_mesh(ranks[r].plan.mesh);
+        free(ranks[r].plan.mesh);
         cecl_meetings_close(&ranks[r].meetings);
     }
     cecl_fds_close(log_fd);

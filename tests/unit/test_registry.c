@@ -246,9 +246,10 @@ static bool captures(const void *context)
     return captured;
 }
 
+static const struct cecl_registry_asks asks = {reached, goes_on, captures, NULL};
+
 static int set_up(void **state)
 {
-    const struct cecl_registry_asks asks = {reached, goes_on, captures, NULL};
     fake = (struct fake){.broken = UINT64_MAX};
     for (uint64_t i = 0; i < PIECES; i++)
         fake.ids[i] = 1 + i;
@@ -581,7 +582,6 @@ TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, te
 TEST_BETWEEN(the_first_peer_that_takes_no_message_is_named, set_up, tear_down)
 {
     struct cecl_registry many;
-    const struct cecl_registry_asks asks = {reached, goes_on, captures, NULL};
     assert_int_equal(cecl_registry_open(&many, &device, NULL, 0, 4, 1000, &asks), ceclSuccess);
     fake.refused_posts[1] = ceclSystemError;
     fake.refused_posts[2] = ceclTimeout;
@@ -598,7 +598,6 @@ static struct cecl_registry second;
 
 static int set_up_second(void **state)
 {
-    const struct cecl_registry_asks asks = {reached, goes_on, captures, NULL};
     const int result = set_up(state);
     fake.apart = fake.handles = true;
     return result ||

@@ -645,13 +645,9 @@ static void wait_for_copies_in(ceclResult_t (*end)(ceclComm_t))
     free(host);
 }
 
-TEST_BETWEEN(destroy_waits_for_copies, NULL, calm)
+TEST_BETWEEN(destroy_and_finalize_wait_for_copies, NULL, calm)
 {
     wait_for_copies_in(ceclCommDestroy);
-}
-
-TEST_BETWEEN(finalize_waits_for_copies, NULL, calm)
-{
     wait_for_copies_in(ceclCommFinalize);
 }
 

@@ -63,13 +63,6 @@ static int open_ranks(void **state)
     return open_all(state);
 }
 
-static int abort_ranks(void **state)
-{
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommAbort(comms[r]));
-    return 0;
-}
-
 static void *allocate(void *argument)
 {
     struct rank *me = argument;
@@ -117,7 +110,7 @@ TEST_BETWEEN(growth_that_one_rank_has_no_room_for_is_tried_smaller, open_ranks, 
 }
 
 /* When a rank has given up, its descriptor's number may belong to another file. */
-TEST_BETWEEN(memory_of_a_rank_of_this_process_that_gave_up_is_not_used, open_ranks, abort_ranks)
+TEST_BETWEEN(memory_of_a_rank_of_this_process_that_gave_up_is_not_used, open_ranks, abort_all)
 {
     gives_up = true;
     allocate_on_all(more_than_is_left(4096));
@@ -129,7 +122,7 @@ TEST_BETWEEN(memory_of_a_rank_of_this_process_that_gave_up_is_not_used, open_ran
 
 /* An allocation inside the pool exchanges nothing, so the other ranks succeed. */
 TEST_BETWEEN(an_allocation_that_one_rank_alone_refuses_fails_the_communicator, open_ranks,
-             abort_ranks)
+             abort_all)
 {
     ceclResult_t result = ceclSuccess;
     const int64_t deadline = cecl_deadline(60000);

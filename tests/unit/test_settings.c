@@ -68,6 +68,7 @@ TEST(values_are_read_as_the_table_says)
                  {CECL_SET_POOL_BYTES, "3G", INT64_C(3) << 30},
                  {CECL_SET_POOL_BYTES, "2T", INT64_C(2) << 40},
                  {CECL_SET_SEGMENT_BYTES, "4K", 4096},
+                 {CECL_SET_DIRECTION, "Pull", 2}, /* a choice is its position */
                  {CECL_SET_TIMEOUT_MS, "0", 0},
                  {CECL_SET_TIMEOUT_MS, "1000", 1000},
                  {CECL_SET_CUDA_DEVICE, "7", 7},
@@ -88,15 +89,6 @@ TEST(an_unset_variable_without_default_leaves_the_value)
     unsetenv("CECL_POOL_BYTES");
     assert_int_equal(cecl_setting_read(CECL_SET_POOL_BYTES, &value), ceclSuccess);
     assert_true(value == 5);
-}
-
-TEST(a_choice_is_its_position)
-{
-    int64_t value;
-    setenv("CECL_DIRECTION", "Pull", 1);
-    assert_int_equal(cecl_setting_read(CECL_SET_DIRECTION, &value), ceclSuccess);
-    unsetenv("CECL_DIRECTION");
-    assert_int_equal(value, 2);
 }
 
 TEST(names_of_the_build_and_of_tests_are_known)
@@ -142,24 +134,21 @@ static void warnings_of(const char *name, const char *value, char *said, size_t 
     assert_int_equal(status, 0);
 }
 
-TEST(an_unknown_variable_is_warned_of_once)
-{
-    char said[512];
-    warnings_of("CECL_TIMOUT_MS", "100", said, sizeof(said));
-    assert_string_equal(said, "cecl: CECL_TIMOUT_MS has no effect: there is no such setting "
-                              "(docs/env.md lists them all)\n");
-    warnings_of("CECL_COLOUR", "red", said, sizeof(said));
-    assert_string_equal(said, "cecl: CECL_COLOUR has no effect: there is no such setting "
-                              "(docs/env.md lists them all)\n");
-}
+#define UNKNOWN "there is no such setting (docs/env.md lists them all)\n"
 
-TEST(settings_and_empty_variables_are_not_warned_of)
+TEST(only_unknown_variables_are_warned_of_and_once)
 {
-    char said[512];
-    warnings_of("CECL_TIMEOUT_MS", "100", said, sizeof(said));
-    assert_string_equal(said, "");
-    warnings_of("CECL_TIMOUT_MS", "", said, sizeof(said));
-    assert_string_equal(said, "");
+    static const struct {
+        const char *name, *value, *said;
+    } rows[] = {{"CECL_TIMOUT_MS", "100", "cecl: CECL_TIMOUT_MS has no effect: " UNKNOWN},
+                {"CECL_COLOUR", "red", "cecl: CECL_COLOUR has no effect: " UNKNOWN},
+                {"CECL_TIMEOUT_MS", "100", ""},
+                {"CECL_TIMOUT_MS", "", ""}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char said[512];
+        warnings_of(rows[i].name, rows[i].value, said, sizeof(said));
+        assert_string_equal(said, rows[i].said);
+    }
 }
 
 /* No communicator is made with a bad setting. This test is last: it makes the process look for unknown variables. */

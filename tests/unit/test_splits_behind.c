@@ -68,13 +68,6 @@ TEST_BETWEEN(staging_that_peers_still_read_is_left_alone, open_with_memory, clos
     }
 }
 
-static int abort_all(void **state)
-{
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommAbort(comms[r]));
-    return 0;
-}
-
 static ceclResult_t error_of(int rank)
 {
     ceclResult_t error = ceclInternalError;

@@ -86,18 +86,10 @@ TEST(a_failed_communicators_steps_touch_nothing)
     }
 }
 
-TEST(no_rows_move_by_a_line_of_an_earlier_call)
+TEST(no_rows_move_by_a_line_that_is_early_torn_or_of_another_call)
 {
     model_early_line(&model, memory, cecl_splits_host, no_meeting);
-}
-
-TEST(no_rows_move_by_a_line_that_has_come_in_part)
-{
     model_torn_line(&model, memory, cecl_splits_host, no_meeting);
-}
-
-TEST(no_rows_move_between_ranks_with_other_sizes)
-{
     model_odd_line(&model, memory, cecl_splits_host, no_meeting);
 }
 

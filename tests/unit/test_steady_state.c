@@ -167,10 +167,6 @@ static void repeat_on_all_ranks(void)
 TEST(repeated_calls_allocate_nothing_and_make_no_plan)
 {
     repeat_on_all_ranks();
-}
-
-TEST(nor_do_they_with_nvtx_ranges)
-{
     setenv("CECL_NVTX", "1", 1);
     repeat_on_all_ranks();
     unsetenv("CECL_NVTX");

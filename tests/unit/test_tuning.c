@@ -164,39 +164,27 @@ TEST(bad_lines_are_refused_with_their_number)
     }
 }
 
-TEST(a_file_that_is_not_there_is_refused)
+static void file_is_refused(const char *path, const char *words)
 {
     struct cecl_tuning_file file;
-    assert_int_equal(cecl_tuning_read("/nowhere/at/all", &file), ceclInvalidArgument);
-    assert_non_null(strstr(cecl_message(), "CECL_TUNING=/nowhere/at/all: No such file"));
-    assert_int_equal(cecl_tuning_read("/", &file), ceclInvalidArgument);
-    assert_non_null(strstr(cecl_message(), "CECL_TUNING=/: "));
+    assert_int_equal(cecl_tuning_read(path, &file), ceclInvalidArgument);
+    assert_non_null(strstr(cecl_message(), words));
 }
 
-/* /proc/kmsg and similar files may have endless bytes. */
-TEST(a_file_of_too_many_bytes_is_refused)
+TEST(files_that_cannot_be_read_to_their_end_are_refused)
 {
     char path[] = "/tmp/cecl_tuning_XXXXXX";
-    struct cecl_tuning_file file;
     const int fd = mkstemp(path);
+    file_is_refused("/nowhere/at/all", "CECL_TUNING=/nowhere/at/all: No such file");
+    file_is_refused("/", "CECL_TUNING=/: ");
+    file_is_refused("/dev/zero", "=/dev/zero: a device: ");
+    /* /proc/kmsg and similar files may have endless bytes. */
     assert_int_equal(ftruncate(fd, (1 << 20) + 1), 0);
-    assert_int_equal(cecl_tuning_read(path, &file), ceclInvalidArgument);
-    assert_non_null(strstr(cecl_message(), "at most"));
+    file_is_refused(path, "at most");
     close(fd);
     unlink(path);
-}
-
-/* Opening a pipe would wait for a writer. */
-TEST(pipes_and_devices_are_refused)
-{
-    char path[] = "/tmp/cecl_tuning_XXXXXX";
-    struct cecl_tuning_file file;
-    close(mkstemp(path));
-    unlink(path);
+    /* Opening a pipe would wait for a writer. */
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(cecl_tuning_read(path, &file), ceclInvalidArgument);
+    file_is_refused(path, ": a pipe: a file of thresholds expected");
     unlink(path);
-    assert_non_null(strstr(cecl_message(), ": a pipe: a file of thresholds expected"));
-    assert_int_equal(cecl_tuning_read("/dev/zero", &file), ceclInvalidArgument);
-    assert_non_null(strstr(cecl_message(), "=/dev/zero: a device: "));
 }

@@ -152,7 +152,7 @@ TEST_BETWEEN(the_end_of_a_group_beside_another_call_is_refused, open_quietly, cl
     }
 }
 
-TEST_BETWEEN(questions_and_a_revocation_are_answered_beside_a_call, open_quietly, NULL)
+TEST_BETWEEN(questions_and_a_revocation_are_answered_beside_a_call, open_quietly, abort_all)
 {
     ceclResult_t result, async = ceclInternalError;
     int count = 0;
@@ -164,8 +164,6 @@ TEST_BETWEEN(questions_and_a_revocation_are_answered_beside_a_call, open_quietly
     OK(ceclCommRevoke(comms[0]));
     pthread_join(thread, NULL);
     assert_int_equal(result, ceclRemoteError);
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommAbort(comms[r]));
 }
 
 static void *gather_for_all_ranks(void *unused)
