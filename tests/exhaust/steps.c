@@ -15,12 +15,10 @@ static void fill(struct life *life, int *in)
 static ceclResult_t call_between(struct life *life, int *in, int *out, const struct call *call)
 {
     fill(life, in);
-    ceclResult_t result = call_make(call, &life->player, in, out, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(life->comm, 0);
-    if (result == ceclSuccess)
-        call_check(call, &life->player, out);
-    return result;
+    TRY(call_make(call, &life->player, in, out, 0));
+    TRY(ceclStreamSynchronize(life->comm, 0));
+    call_check(call, &life->player, out);
+    return ceclSuccess;
 }
 
 ceclResult_t step_make(struct life *life)
@@ -118,29 +116,25 @@ static ceclResult_t gather_all(struct life *life)
             in[r][i] = call_value(r, life->attempt, i);
         result = ceclAllGather(in[r], out[r], FEW, ceclInt32, life->all[r], 0);
     }
-    const ceclResult_t ended = ceclGroupEnd();
-    result = result == ceclSuccess ? ended : result;
-    for (int r = 0; r < RANKS && result == ceclSuccess; r++)
-        result = ceclStreamSynchronize(life->all[r], 0);
-    for (int i = 0; i < RANKS * RANKS * FEW && result == ceclSuccess; i++)
+    TRY(first_of(result, ceclGroupEnd()));
+    for (int r = 0; r < RANKS; r++)
+        TRY(ceclStreamSynchronize(life->all[r], 0));
+    for (int i = 0; i < RANKS * RANKS * FEW; i++)
         check_element(&life->player, &out[0][0], i,
                       call_value(i / FEW % RANKS, life->attempt, i % FEW));
-    return result;
+    return ceclSuccess;
 }
 
-static ceclResult_t end_all(struct life *life, ceclResult_t result)
+/* `result`: of the join. */
+static ceclResult_t gather_and_end_all(struct life *life, ceclResult_t result)
 {
+    if (result == ceclSuccess)
+        result = gather_all(life);
     for (int r = 0; r < RANKS; r++) {
-        const ceclResult_t ended = life->all[r] ? ceclCommDestroy(life->all[r]) : ceclSuccess;
-        result = result == ceclSuccess ? ended : result;
+        result = first_of(result, life->all[r] ? ceclCommDestroy(life->all[r]) : ceclSuccess);
         life->all[r] = NULL;
     }
     return result;
-}
-
-static ceclResult_t join_all(struct life *life)
-{
-    return ceclCommInitAll(life->all, RANKS, NULL);
 }
 
 static ceclResult_t join_in_group(struct life *life)
@@ -149,18 +143,15 @@ static ceclResult_t join_in_group(struct life *life)
     static ceclUniqueId id;
     static bool has_id;
     /* An id that no rank has used stays valid, so a second attempt uses the same id. */
-    ceclResult_t result = has_id ? ceclSuccess : ceclGetUniqueId(&id);
-    if (result != ceclSuccess)
-        return result;
+    ceclResult_t result = ceclSuccess;
+    TRY(has_id ? ceclSuccess : ceclGetUniqueId(&id));
     has_id = true;
-    result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
+    TRY(ceclGroupStart());
     for (int r = 0; r < RANKS && result == ceclSuccess; r++)
         result = ceclCommInitRankConfig(&life->all[r], RANKS, id, r, &config);
     const ceclResult_t ended = ceclGroupEnd();
     has_id = ended != ceclSuccess && !strstr(ceclGetLastError(NULL), "used up");
-    return result == ceclSuccess ? ended : result;
+    return first_of(result, ended);
 }
 
 #define GROWTH (8u << 20) /* larger than the pool's free space */
@@ -202,14 +193,11 @@ static ceclResult_t give(struct life *life)
 static ceclResult_t allocate_in_group(struct life *life)
 {
     void *a = NULL, *b = NULL;
-    ceclResult_t result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
-    result = ceclMemAlloc(life->comm, &a, GROWTH);
+    TRY(ceclGroupStart());
+    ceclResult_t result = ceclMemAlloc(life->comm, &a, GROWTH);
     if (result == ceclSuccess)
         result = ceclMemAlloc(life->comm, &b, 1000);
-    const ceclResult_t ended = ceclGroupEnd();
-    return result == ceclSuccess ? ended : result;
+    return first_of(result, ceclGroupEnd());
 }
 
 /* Memory that peers can open: shared mappings of files. */
@@ -239,17 +227,6 @@ void step_clean(struct life *life)
         life_fail(life, "the end of the other communicator: %s", ceclGetLastError(NULL));
 }
 
-static ceclResult_t use_registered(struct life *life)
-{
-    ceclResult_t result =
-        ceclCommRegister(life->comm, life->files[1], INTS * sizeof(int), &life->registration);
-    if (result != ceclSuccess)
-        return result;
-    result = call_between(life, life->files[0], life->files[1], &call_gather);
-    const ceclResult_t ended = ceclCommDeregister(life->comm, life->registration);
-    return result == ceclSuccess ? ended : result;
-}
-
 static ceclResult_t registers(struct life *life)
 {
     return ceclCommRegister(life->comm, life->files[1], INTS * sizeof(int), &life->registration);
@@ -267,6 +244,13 @@ static ceclResult_t deregister(struct life *life)
     return ceclCommDeregister(life->comm, life->registration);
 }
 
+static ceclResult_t use_registered(struct life *life)
+{
+    TRY(registers(life));
+    const ceclResult_t result = call_between(life, life->files[0], life->files[1], &call_gather);
+    return first_of(result, deregister(life));
+}
+
 static void prepare_other(struct life *life)
 {
     if (ceclCommSplit(life->comm, 0, life->me, &life->other, NULL) != ceclSuccess ||
@@ -281,18 +265,12 @@ static ceclResult_t group_on_two(struct life *life)
     int *in = life->extra + RANKS * CALL_BLOCK;
     fill(life, life->in);
     memcpy(in, life->in, CALL_BLOCK * sizeof(int));
-    ceclResult_t result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
+    TRY(ceclGroupStart());
     (void)!call_make(&call_gather, &life->player, life->in, life->out, 0);
     (void)!ceclAllGather(in, life->extra, CALL_BLOCK, ceclInt32, life->other, 0);
-    result = ceclGroupEnd(); /* returns the error of the first refused call */
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(life->other, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(life->comm, 0);
-    if (result != ceclSuccess)
-        return result;
+    TRY(ceclGroupEnd()); /* returns the error of the first refused call */
+    TRY(ceclStreamSynchronize(life->other, 0));
+    TRY(ceclStreamSynchronize(life->comm, 0));
     call_check(&call_gather, &life->player, life->out);
     call_check(&call_gather, &life->player, life->extra);
     return ceclSuccess;
@@ -332,29 +310,23 @@ static ceclResult_t put_to_next(struct life *life)
 static ceclResult_t explain(struct life *life)
 {
     ceclExplanation_t alone, grouped;
-    ceclResult_t result = ceclExplain(ceclOpAllGather, private_in, private_out, CALL_BLOCK,
-                                      ceclInt32, life->comm, &alone);
-    if (result == ceclSuccess)
-        result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
-    result = call_make(&call_reduce_large, &life->player, life->in, life->out, 0);
-    const ceclResult_t ended = ceclGroupExplain(life->comm, &grouped);
-    return result == ceclSuccess ? ended : result;
+    TRY(ceclExplain(ceclOpAllGather, private_in, private_out, CALL_BLOCK, ceclInt32, life->comm,
+                    &alone));
+    TRY(ceclGroupStart());
+    const ceclResult_t result =
+        call_make(&call_reduce_large, &life->player, life->in, life->out, 0);
+    return first_of(result, ceclGroupExplain(life->comm, &grouped));
 }
 
 /* The default stream waits for `stream`, by an event. */
 static ceclResult_t follow(struct life *life, ceclStream_t stream)
 {
     ceclEvent_t event;
-    ceclResult_t result = ceclEventCreate(life->comm, &event);
-    if (result != ceclSuccess)
-        return result;
-    result = ceclEventRecord(life->comm, event, stream);
+    TRY(ceclEventCreate(life->comm, &event));
+    ceclResult_t result = ceclEventRecord(life->comm, event, stream);
     if (result == ceclSuccess)
         result = ceclStreamWaitEvent(life->comm, 0, event);
-    const ceclResult_t ended = ceclEventDestroy(life->comm, event);
-    return result == ceclSuccess ? ended : result;
+    return first_of(result, ceclEventDestroy(life->comm, event));
 }
 
 static ceclResult_t streams(struct life *life)
@@ -362,19 +334,17 @@ static ceclResult_t streams(struct life *life)
     ceclStream_t stream;
     ceclDeviceComm_t dc;
     fill(life, life->in);
-    ceclResult_t result = ceclStreamCreate(life->comm, &stream);
-    if (result != ceclSuccess)
-        return result;
-    result = ceclMemcpyAsync(life->comm, life->out, life->in, FEW * sizeof(int), stream);
+    TRY(ceclStreamCreate(life->comm, &stream));
+    ceclResult_t result =
+        ceclMemcpyAsync(life->comm, life->out, life->in, FEW * sizeof(int), stream);
     if (result == ceclSuccess)
         result = follow(life, stream);
     if (result == ceclSuccess)
         result = ceclStreamSynchronize(life->comm, 0);
     for (int i = 0; i < FEW && result == ceclSuccess; i++)
         check_element(&life->player, life->out, i, life->in[i]);
-    const ceclResult_t ended = ceclStreamDestroy(life->comm, stream);
-    result = result == ceclSuccess ? ended : result;
-    return result == ceclSuccess ? ceclCommGetDeviceComm(life->comm, &dc) : result;
+    TRY(first_of(result, ceclStreamDestroy(life->comm, stream)));
+    return ceclCommGetDeviceComm(life->comm, &dc);
 }
 
 static ceclResult_t end_made(struct life *life, ceclResult_t result, ceclComm_t made)
@@ -423,84 +393,67 @@ static ceclResult_t gather_and_finalize(struct life *life)
     ceclResult_t result = call_make(&call_gather, &life->player, life->in, life->out, 0);
     if (result != ceclSuccess && atomic_load(&life->ledger->refused))
         result = call_make(&call_gather, &life->player, life->in, life->out, 0);
-    if (result == ceclSuccess)
-        result = ceclCommFinalize(life->comm);
-    if (result == ceclSuccess)
-        call_check(&call_gather, &life->player, life->out);
-    return result;
+    TRY(result);
+    TRY(ceclCommFinalize(life->comm));
+    call_check(&call_gather, &life->player, life->out);
+    return ceclSuccess;
 }
 
 static ceclResult_t all_in_one(struct life *life)
 {
-    ceclResult_t result = join_all(life);
-    if (result == ceclSuccess)
-        result = gather_all(life);
-    return end_all(life, result);
+    return gather_and_end_all(life, ceclCommInitAll(life->all, RANKS, NULL));
 }
 
 static ceclResult_t group_in_one(struct life *life)
 {
-    ceclResult_t result = join_in_group(life);
-    if (result == ceclSuccess)
-        result = gather_all(life);
-    return end_all(life, result);
+    return gather_and_end_all(life, join_in_group(life));
 }
 
 const struct step steps[] = {
-    {.name = "join", .outcome = TOGETHER, .run = step_join, .joins = true},
-    {.name = "join-callbacks", .outcome = TOGETHER, .run = join_by_callbacks, .joins = true},
-    {.name = "join-tuned", .outcome = TOGETHER, .run = step_join, .joins = true, .tuned = true},
-    {.name = "join-all", .run = all_in_one, .one_process = true},
-    {.name = "join-group", .run = group_in_one, .one_process = true},
-    {.name = "grow", .outcome = TOGETHER, .run = grow},
-    {.name = "grow-generously", .outcome = TOGETHER, .run = grow_generously},
-    {.name = "allocate", .run = allocate},
-    {.name = "allocate-group", .outcome = EITHER, .run = allocate_in_group},
-    {.name = "free", .prepare = prepare_give, .run = give},
-    {.name = "register", .prepare = open_files, .run = registers},
-    {.name = "deregister", .prepare = prepare_deregister, .run = deregister},
-    {.name = "use-registered", .prepare = open_files, .run = use_registered},
-    {.name = "gather", .call = &call_gather},
-    {.name = "gather-late", .call = &call_gather, .late = true},
-    {.name = "gather-files", .prepare = open_files, .call = &call_gather, .memory = FILES},
-    {.name = "gather-private", .call = &call_gather, .memory = PRIVATE},
-    {.name = "exchange-private-late", .call = &call_exchange, .memory = PRIVATE, .late = true},
-    {.name = "exchange-sizes", .outcome = TOGETHER, .call = &call_exchange_sizes},
-    {.name = "dispatch", .call = &call_dispatch},
-    {.name = "reduce-small", .call = &call_reduce_small},
-    {.name = "reduce-large", .call = &call_reduce_large},
-    {.name = "reduce-staged", .call = &call_scatter_pushed},
-    {.name = "reduce-to-one", .call = &call_reduce_to_one},
-    {.name = "broadcast", .call = &call_broadcast},
-    {.name = "barrier", .call = &call_barrier},
-    {.name = "group", .call = &call_group},
-    {.name = "messages", .call = &call_messages},
-    {.name = "messages-files", .prepare = open_files, .call = &call_messages, .memory = FILES},
-    {.name = "messages-private-late", .call = &call_messages, .memory = PRIVATE, .late = true},
-    {.name = "messages-captured",
-     .outcome = EITHER,
-     .call = &call_messages_in_graph,
-     .memory = PRIVATE},
-    {.name = "put", .outcome = EITHER, .prepare = open_files, .run = put_to_next},
-    {.name = "gather-captured",
-     .outcome = EITHER,
-     .call = &call_gather_in_graph,
-     .memory = PRIVATE},
-    {.name = "gather-compared", .outcome = TOGETHER, .call = &call_gather, .compared = true},
-    {.name = "group-compared",
-     .outcome = EITHER,
-     .prepare = prepare_other,
-     .run = group_on_two,
-     .compared = true},
-    {.name = "join-urgent", .outcome = TOGETHER, .run = step_join, .joins = true, .urgent = true},
-    {.name = "reduce-urgent", .call = &call_reduce_small, .urgent = true},
-    {.name = "gather-urgent", .call = &call_gather_few, .urgent = true},
-    {.name = "explain", .run = explain},
-    {.name = "streams", .run = streams},
-    {.name = "split", .outcome = TOGETHER, .run = split},
-    {.name = "shrink", .outcome = TOGETHER, .run = shrink},
-    {.name = "finalize", .run = gather_and_finalize, .ends = true},
-    {.name = "destroy", .run = destroy, .ends = true},
-    {.name = "abort", .run = abandon, .ends = true},
+    {"join", TOGETHER, .run = step_join, .joins = true},
+    {"join-callbacks", TOGETHER, .run = join_by_callbacks, .joins = true},
+    {"join-tuned", TOGETHER, .run = step_join, .joins = true, .tuned = true},
+    {"join-all", .run = all_in_one, .one_process = true},
+    {"join-group", .run = group_in_one, .one_process = true},
+    {"grow", TOGETHER, .run = grow},
+    {"grow-generously", TOGETHER, .run = grow_generously},
+    {"allocate", .run = allocate},
+    {"allocate-group", EITHER, .run = allocate_in_group},
+    {"free", .prepare = prepare_give, .run = give},
+    {"register", .prepare = open_files, .run = registers},
+    {"deregister", .prepare = prepare_deregister, .run = deregister},
+    {"use-registered", .prepare = open_files, .run = use_registered},
+    {"gather", .call = &call_gather},
+    {"gather-late", .call = &call_gather, .late = true},
+    {"gather-files", .prepare = open_files, .call = &call_gather, .memory = FILES},
+    {"gather-private", .call = &call_gather, .memory = PRIVATE},
+    {"exchange-private-late", .call = &call_exchange, .memory = PRIVATE, .late = true},
+    {"exchange-sizes", TOGETHER, .call = &call_exchange_sizes},
+    {"dispatch", .call = &call_dispatch},
+    {"reduce-small", .call = &call_reduce_small},
+    {"reduce-large", .call = &call_reduce_large},
+    {"reduce-staged", .call = &call_scatter_pushed},
+    {"reduce-to-one", .call = &call_reduce_to_one},
+    {"broadcast", .call = &call_broadcast},
+    {"barrier", .call = &call_barrier},
+    {"group", .call = &call_group},
+    {"messages", .call = &call_messages},
+    {"messages-files", .prepare = open_files, .call = &call_messages, .memory = FILES},
+    {"messages-private-late", .call = &call_messages, .memory = PRIVATE, .late = true},
+    {"messages-captured", EITHER, .call = &call_messages_in_graph, .memory = PRIVATE},
+    {"put", EITHER, .prepare = open_files, .run = put_to_next},
+    {"gather-captured", EITHER, .call = &call_gather_in_graph, .memory = PRIVATE},
+    {"gather-compared", TOGETHER, .call = &call_gather, .compared = true},
+    {"group-compared", EITHER, .prepare = prepare_other, .run = group_on_two, .compared = true},
+    {"join-urgent", TOGETHER, .run = step_join, .joins = true, .urgent = true},
+    {"reduce-urgent", .call = &call_reduce_small, .urgent = true},
+    {"gather-urgent", .call = &call_gather_few, .urgent = true},
+    {"explain", .run = explain},
+    {"streams", .run = streams},
+    {"split", TOGETHER, .run = split},
+    {"shrink", TOGETHER, .run = shrink},
+    {"finalize", .run = gather_and_finalize, .ends = true},
+    {"destroy", .run = destroy, .ends = true},
+    {"abort", .run = abandon, .ends = true},
 };
 const int nsteps = sizeof(steps) / sizeof(steps[0]);

@@ -85,12 +85,8 @@ static ceclResult_t gather(struct life *life, int *in, int *out)
 static ceclResult_t gather_registered(struct life *life, int *in, int *out)
 {
     ceclRegistration_t handle;
-    if (life->attempt % 2) {
-        const ceclResult_t result =
-            ceclCommRegister(life->comm, out, (size_t)life->n * CALL_BLOCK * sizeof(int), &handle);
-        if (result != ceclSuccess)
-            return result;
-    }
+    if (life->attempt % 2)
+        TRY(ceclCommRegister(life->comm, out, (size_t)life->n * CALL_BLOCK * sizeof(int), &handle));
     misdeed_at(life, WITHIN);
     return gather(life, in, out);
 }
@@ -106,12 +102,10 @@ static ceclResult_t attempt_registered(struct life *life)
     *out = memory_open(life, bytes);
     life->nkept = 2;
     memcpy(in->ptr, life->in, bytes);
-    ceclResult_t result = gather_registered(life, in->ptr, out->ptr);
-    if (result == ceclSuccess)
-        result = finish(life, out->ptr, &call_gather);
-    if (result == ceclSuccess)
-        attempt_clean(life);
-    return result;
+    TRY(gather_registered(life, in->ptr, out->ptr));
+    TRY(finish(life, out->ptr, &call_gather));
+    attempt_clean(life);
+    return ceclSuccess;
 }
 
 static ceclResult_t async_of(struct life *life)
@@ -127,11 +121,9 @@ static ceclResult_t attempt_growth(struct life *life)
     const ceclResult_t result = ceclMemAlloc(life->comm, (void **)&ptr, bytes);
     if (result != ceclSuccess && ptr)
         life_fail(life, "a failed allocation gave %p", (void *)ptr);
-    const ceclResult_t first =
-        result == ceclSuccess ? life_put(life->comm, ptr, &life->me, 1) : result;
-    return first == ceclSuccess
-               ? life_put(life->comm, ptr + GROWTH / (int)sizeof(int) - 1, &life->me, 1)
-               : first;
+    TRY(result);
+    TRY(life_put(life->comm, ptr, &life->me, 1));
+    return life_put(life->comm, ptr + GROWTH / (int)sizeof(int) - 1, &life->me, 1);
 }
 
 /* Only destroys the new communicator: to use it, all of its ranks would have to live. */
@@ -192,16 +184,14 @@ static ceclResult_t attempt_end(struct life *life)
 static ceclResult_t finish(struct life *life, const int *out, const struct call *call)
 {
     static int copy[INTS];
-    ceclResult_t result = ceclStreamSynchronize(life->comm, 0);
-    if (result == ceclSuccess && out)
-        result = life_get(life->comm, copy, out,
-                          life->op == REGISTER ? (size_t)life->n * CALL_BLOCK : INTS);
-    if (result != ceclSuccess)
-        return result;
-    result = async_of(life);
-    if (result == ceclSuccess && !life->gets_wrong)
+    TRY(ceclStreamSynchronize(life->comm, 0));
+    if (out)
+        TRY(life_get(life->comm, copy, out,
+                     life->op == REGISTER ? (size_t)life->n * CALL_BLOCK : INTS));
+    TRY(async_of(life));
+    if (!life->gets_wrong)
         call_check(call, &life->player, copy);
-    return result;
+    return ceclSuccess;
 }
 
 static void check_put(struct player *p, const struct call *call, const int *out)

@@ -8,38 +8,8 @@
 #define VARIANTS 2   /* cases of each combination, with different ranks and seeds */
 #define OOB_ROUNDS 1 /* exchanges through the caller's callbacks in one join */
 
-static const char *const op_names[OPS] = {"join",
-                                          "join by callbacks",
-                                          "growth",
-                                          "register",
-                                          "gather",
-                                          "small gather",
-                                          "urgent gather",
-                                          "all-to-all",
-                                          "all-to-all by splits",
-                                          "small reduction",
-                                          "large reduction",
-                                          "staged reduction",
-                                          "reduce-scatter",
-                                          "broadcast",
-                                          "barrier",
-                                          "group",
-                                          "messages",
-                                          "graph",
-                                          "puts",
-                                          "split",
-                                          "shrink",
-                                          "finalize",
-                                          "destroy"};
-static const char *const fault_names[FAULTS] = {"is killed",
-                                                "is stopped",
-                                                "exits",
-                                                "never calls",
-                                                "makes another call",
-                                                "aborts",
-                                                "revokes",
-                                                "destroys its communicator",
-                                                "dies and leaves a child"};
+static const char *const op_names[OPS] = {OP_LIST(AS_WORDS)};
+static const char *const fault_names[FAULTS] = {FAULT_LIST(AS_WORDS)};
 static const char *const when_names[WHENS] = {"before", "within", "amid", "after"};
 
 static bool ends_its_process(enum fault fault)

@@ -7,45 +7,48 @@
 
 #define MOST_RANKS 4
 
-enum fault {
-    KILLED,
-    STOPPED, /* afterwards the rank continues or is killed; the seed decides */
-    EXITS,   /* its process ends without destroying the communicator */
-    NEVER_CALLS,
-    OTHER_CALL, /* the rank makes another call than its peers */
-    ABORTS,
-    REVOKES,
-    LEAVES,       /* the rank destroys its communicator */
-    LEAVES_CHILD, /* the rank dies, and a forked child keeps its descriptors open */
-    FAULTS
-};
+/* X(name, how a case's description calls it) */
+#define FAULT_LIST(X) \
+    X(KILLED, "is killed") \
+    X(STOPPED, "is stopped") /* afterwards the rank continues or is killed; the seed decides */ \
+    X(EXITS, "exits")        /* its process ends without destroying the communicator */ \
+    X(NEVER_CALLS, "never calls") \
+    X(OTHER_CALL, "makes another call") /* the rank makes another call than its peers */ \
+    X(ABORTS, "aborts") \
+    X(REVOKES, "revokes") \
+    X(LEAVES, "destroys its communicator") /* the rank destroys its communicator */ \
+    /* the rank dies, and a forked child keeps its descriptors open */ \
+    X(LEAVES_CHILD, "dies and leaves a child")
+#define OP_LIST(X) \
+    X(JOIN, "join") \
+    X(JOIN_BY_CALLBACKS, "join by callbacks") \
+    X(ALLOCATE, "growth")   /* allocates more than the pool has left */ \
+    X(REGISTER, "register") /* registers new memory in each attempt */ \
+    X(GATHER, "gather") \
+    X(SMALL_GATHER, "small gather")   /* by a kernel: CECL_SM_ALLOW */ \
+    X(URGENT_GATHER, "urgent gather") /* flags and blocks are in host memory */ \
+    X(ALL_TO_ALL, "all-to-all") \
+    X(BY_SPLITS, "all-to-all by splits") /* an all-to-all whose splits are on the device */ \
+    X(SMALL_REDUCTION, "small reduction") \
+    X(LARGE_REDUCTION, "large reduction") \
+    X(STAGED_REDUCTION, "staged reduction") \
+    X(REDUCE_SCATTER, "reduce-scatter") \
+    X(BROADCAST, "broadcast") \
+    X(BARRIER, "barrier") \
+    X(GROUP, "group") \
+    X(MESSAGES, "messages") /* each rank sends to each; every other time in a graph */ \
+    /* captures a gather, launches its graph twice, and destroys it while it may run */ \
+    X(GRAPH, "graph") \
+    X(PUTS, "puts") /* each rank puts into every rank's window */ \
+    X(SPLIT, "split") \
+    X(SHRINK, "shrink") \
+    X(FINALIZE, "finalize") \
+    X(DESTROY, "destroy")
+#define AS_NAME(name, words) name,
+#define AS_WORDS(name, words) words,
 
-enum op {
-    JOIN,
-    JOIN_BY_CALLBACKS,
-    ALLOCATE, /* allocates more than the pool has left */
-    REGISTER, /* registers new memory in each attempt */
-    GATHER,
-    SMALL_GATHER,  /* by a kernel: CECL_SM_ALLOW */
-    URGENT_GATHER, /* flags and blocks are in host memory */
-    ALL_TO_ALL,
-    BY_SPLITS, /* an all-to-all whose splits are on the device */
-    SMALL_REDUCTION,
-    LARGE_REDUCTION,
-    STAGED_REDUCTION,
-    REDUCE_SCATTER,
-    BROADCAST,
-    BARRIER,
-    GROUP,
-    MESSAGES, /* each rank sends to each; every other time in a graph */
-    GRAPH,    /* captures a gather, launches its graph twice, and destroys it while it may run */
-    PUTS,     /* each rank puts into every rank's window */
-    SPLIT,
-    SHRINK,
-    FINALIZE,
-    DESTROY,
-    OPS
-};
+enum fault { FAULT_LIST(AS_NAME) FAULTS };
+enum op { OP_LIST(AS_NAME) OPS };
 
 enum when {
     BEFORE, /* instead of the call */

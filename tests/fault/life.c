@@ -9,8 +9,8 @@ bool life_on_gpus(void)
 
 static ceclResult_t copy(ceclComm_t comm, void *to, const void *from, size_t bytes)
 {
-    const ceclResult_t result = ceclMemcpyAsync(comm, to, from, bytes, 0);
-    return result == ceclSuccess ? ceclStreamSynchronize(comm, 0) : result;
+    TRY(ceclMemcpyAsync(comm, to, from, bytes, 0));
+    return ceclStreamSynchronize(comm, 0);
 }
 
 ceclResult_t life_put(ceclComm_t comm, int *device, const int *host, size_t count)
@@ -56,36 +56,32 @@ static void warm_up(struct life *life)
         life_fail(life, "no GPU: %s", ceclGetLastError(NULL));
 }
 
-/* First calls with peers leave mappings and descriptors in the driver, so ranks make some before they count. */
-static void warm_up_together(struct life *life)
+static ceclResult_t make_first_calls(struct life *life)
 {
     enum { INTS_EACH = 100000 };
     const ceclConfig_t config = join_config(life->c, LONG_TIMEOUT_MS);
     const int n = life->n, next = (life->me + 1) % n, last = (life->me + n - 1) % n;
     ceclComm_t comm = NULL;
     int *memory = NULL;
-    STEP(life, "warming up");
-    ceclResult_t result = join_by_id(life, WARM_ID, n, life->me, &config, &comm);
-    if (result == ceclSuccess)
-        result = ceclMemAlloc(comm, (void **)&memory, (size_t)n * INTS_EACH * sizeof(int));
+    TRY(join_by_id(life, WARM_ID, n, life->me, &config, &comm));
+    TRY(ceclMemAlloc(comm, (void **)&memory, (size_t)n * INTS_EACH * sizeof(int)));
     int *const own = memory + (size_t)life->me * INTS_EACH;
-    if (result == ceclSuccess)
-        result = ceclAllGather(own, memory, INTS_EACH, ceclInt32, comm, 0);
-    if (result == ceclSuccess)
-        result = ceclAllReduce(memory, memory, INTS_EACH, ceclInt32, ceclSum, comm, 0);
-    if (result == ceclSuccess)
-        result = ceclGroupStart();
-    if (result == ceclSuccess) {
-        (void)!ceclSend(own, 1000, ceclInt32, next, comm, 0);
-        (void)!ceclRecv(memory + (size_t)last * INTS_EACH, 1000, ceclInt32, last, comm, 0);
-        result = ceclGroupEnd();
-    }
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(comm, 0);
-    if (result == ceclSuccess)
-        result = ceclCommDestroy(comm);
-    if (result != ceclSuccess)
-        life_fail(life, "no warm communicator: %s", ceclGetLastError(comm));
+    TRY(ceclAllGather(own, memory, INTS_EACH, ceclInt32, comm, 0));
+    TRY(ceclAllReduce(memory, memory, INTS_EACH, ceclInt32, ceclSum, comm, 0));
+    TRY(ceclGroupStart());
+    (void)!ceclSend(own, 1000, ceclInt32, next, comm, 0);
+    (void)!ceclRecv(memory + (size_t)last * INTS_EACH, 1000, ceclInt32, last, comm, 0);
+    TRY(ceclGroupEnd());
+    TRY(ceclStreamSynchronize(comm, 0));
+    return ceclCommDestroy(comm);
+}
+
+/* First calls with peers leave mappings and descriptors in the driver, so ranks make some before they count. */
+static void warm_up_together(struct life *life)
+{
+    STEP(life, "warming up");
+    if (make_first_calls(life) != ceclSuccess)
+        life_fail(life, "no warm communicator: %s", ceclGetLastError(NULL));
 }
 
 /* Joins. If the fault comes before or during the join, it must fail on all ranks. */

@@ -1,5 +1,7 @@
 #include "bursts.h"
 
+#include "../try.h"
+
 #include "puts.h"
 
 #define BANKS 2
@@ -192,10 +194,10 @@ ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped)
     c->stream = s->team->streams[stream];
     if (grouped)
         random_expect_no_words(&s->random);
-    ceclResult_t result = ceclSetOptions(comm, &s->options);
-    if (result == ceclSuccess && s->after_barrier)
-        result = ceclBarrier(comm, c->stream);
-    return result != ceclSuccess ? result : random_make(comm, c, grouped);
+    TRY(ceclSetOptions(comm, &s->options));
+    if (s->after_barrier)
+        TRY(ceclBarrier(comm, c->stream));
+    return random_make(comm, c, grouped);
 }
 
 /* Reports the result of a call on `team`. */
@@ -397,11 +399,10 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
 
 ceclResult_t burst_finish(struct burst_call *s)
 {
-    const ceclResult_t result = multi_fetch(s->team->comm, s->random.call.stream, host,
-                                            s->random.call.recv, s->random.bytes);
-    if (result == ceclSuccess)
-        random_check(&s->random, host);
-    return result;
+    TRY(multi_fetch(s->team->comm, s->random.call.stream, host, s->random.call.recv,
+                    s->random.bytes));
+    random_check(&s->random, host);
+    return ceclSuccess;
 }
 
 static void make_all(uint64_t *x)

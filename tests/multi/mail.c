@@ -1,5 +1,7 @@
 #include "mail.h"
 
+#include "../try.h"
+
 #define GUARD 16
 #define SHIFTS 32 /* bytes by which a buffer's address may differ from a multiple of 32 */
 #define POISON 0x5A
@@ -182,15 +184,14 @@ static ceclResult_t make_end(const struct mail *m, const struct mail_message *on
 static ceclResult_t make_ends(const struct mail *m, int stop, bool sends, bool receives,
                               ceclStream_t stream)
 {
-    ceclResult_t result = ceclSuccess;
     for (int i = m->made; i < stop; i++) {
         const struct mail_message *one = &m->messages[i];
-        if (result == ceclSuccess && sends && one->in)
-            result = make_end(m, one, false, stream);
-        if (result == ceclSuccess && receives && one->out)
-            result = make_end(m, one, true, stream);
+        if (sends && one->in)
+            TRY(make_end(m, one, false, stream));
+        if (receives && one->out)
+            TRY(make_end(m, one, true, stream));
     }
-    return result;
+    return ceclSuccess;
 }
 
 /* In a group only messages between the same ranks in one direction keep their order, so a rank may make its sends or
@@ -210,12 +211,9 @@ ceclResult_t mail_join(struct mail *m, int stop, int stream, uint64_t *y)
 static ceclResult_t make_group(struct mail *m, int stop, uint64_t *y)
 {
     const int stream = (int)(random_next(y) % TEAM_STREAMS);
-    ceclResult_t result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
-    result = mail_join(m, stop, stream, y);
-    const ceclResult_t end = ceclGroupEnd();
-    return result == ceclSuccess ? end : result;
+    TRY(ceclGroupStart());
+    const ceclResult_t result = mail_join(m, stop, stream, y);
+    return first_of(result, ceclGroupEnd());
 }
 
 /* Makes the next messages in a group, or one alone. A rank's message to itself must be in a group. */
@@ -265,18 +263,16 @@ static void check(const struct mail *m, const struct mail_message *one)
 ceclResult_t mail_finish(struct mail *m)
 {
     ceclComm_t comm = m->team->comm;
-    ceclResult_t result = ceclSuccess;
-    for (int i = 0; i < TEAM_STREAMS && result == ceclSuccess; i++)
-        result = ceclStreamSynchronize(comm, m->team->streams[i]);
-    for (int i = 0; i < m->made && result == ceclSuccess; i++) {
+    for (int i = 0; i < TEAM_STREAMS; i++)
+        TRY(ceclStreamSynchronize(comm, m->team->streams[i]));
+    for (int i = 0; i < m->made; i++) {
         const struct mail_message *one = &m->messages[i];
         if (!one->out)
             continue;
-        result = multi_fetch(comm, 0, host, one->out - GUARD, one->bytes + 2 * GUARD);
-        if (result == ceclSuccess)
-            check(m, one);
+        TRY(multi_fetch(comm, 0, host, one->out - GUARD, one->bytes + 2 * GUARD));
+        check(m, one);
     }
-    return result;
+    return ceclSuccess;
 }
 
 void mail_free(struct mail *m)

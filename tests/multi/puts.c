@@ -1,5 +1,7 @@
 #include "puts.h"
 
+#include "../try.h"
+
 #define GUARD 0xa5
 
 struct transfer {
@@ -89,8 +91,8 @@ static ceclResult_t wait_for(const struct puts *puts, int peer, int number, cecl
 static ceclResult_t own(const struct puts *puts, const struct transfer *t)
 {
     ceclStream_t stream = puts->streams[t->stream_of_owner];
-    const ceclResult_t result = ceclSignal(t->mover, t->number, puts->comm, stream);
-    return result == ceclSuccess ? wait_for(puts, t->mover, t->number, stream) : result;
+    TRY(ceclSignal(t->mover, t->number, puts->comm, stream));
+    return wait_for(puts, t->mover, t->number, stream);
 }
 
 static ceclResult_t move(const struct puts *puts, int i)
@@ -101,14 +103,12 @@ static ceclResult_t move(const struct puts *puts, int i)
     unsigned char *at =
         t->relays >= 0 ? puts->shared + t->relays * PUTS_SLOT : puts->local + i * PUTS_SLOT;
     const size_t offset = (size_t)i * PUTS_SLOT;
-    ceclResult_t result = wait_for(puts, t->owner, t->number, stream);
-    if (result != ceclSuccess)
-        return result;
+    TRY(wait_for(puts, t->owner, t->number, stream));
     if (!t->gets)
         return ceclPutSignal(at, t->bytes, ceclUint8, t->owner, puts->window, offset, t->number,
                              comm, stream);
-    result = ceclGet(at, t->bytes, ceclUint8, t->owner, puts->window, offset, comm, stream);
-    return result == ceclSuccess ? ceclSignal(t->owner, t->number, comm, stream) : result;
+    TRY(ceclGet(at, t->bytes, ceclUint8, t->owner, puts->window, offset, comm, stream));
+    return ceclSignal(t->owner, t->number, comm, stream);
 }
 
 static void check_slot(const struct puts *puts, const unsigned char *at, int i)
@@ -143,32 +143,27 @@ void puts_prepare(const struct puts *puts, uint64_t *x)
 /* Ranks synchronize on the device only: an owner signals when its memory is ready, and each transfer is acknowledged. */
 ceclResult_t puts_make(const struct puts *puts)
 {
-    ceclResult_t result = ceclSuccess;
-    for (int i = 0; i < PUTS_TRANSFERS && result == ceclSuccess; i++) {
+    for (int i = 0; i < PUTS_TRANSFERS; i++) {
         if (transfers[i].owner == puts->rank)
-            result = own(puts, &transfers[i]);
-        if (transfers[i].mover == puts->rank && result == ceclSuccess)
-            result = move(puts, i);
+            TRY(own(puts, &transfers[i]));
+        if (transfers[i].mover == puts->rank)
+            TRY(move(puts, i));
     }
-    return result;
+    return ceclSuccess;
 }
 
 static ceclResult_t fetch(const struct puts *puts)
 {
     ceclComm_t comm = puts->comm;
-    ceclResult_t result = ceclSuccess;
-    for (int s = 0; s < PUTS_STREAMS && result == ceclSuccess; s++)
-        result = ceclStreamSynchronize(comm, puts->streams[s]);
-    if (result == ceclSuccess)
-        result = multi_fetch(comm, 0, shared_now, puts->shared, PUTS_BYTES);
-    return result == ceclSuccess ? multi_fetch(comm, 0, local_now, puts->local, PUTS_BYTES)
-                                 : result;
+    for (int s = 0; s < PUTS_STREAMS; s++)
+        TRY(ceclStreamSynchronize(comm, puts->streams[s]));
+    TRY(multi_fetch(comm, 0, shared_now, puts->shared, PUTS_BYTES));
+    return multi_fetch(comm, 0, local_now, puts->local, PUTS_BYTES);
 }
 
 ceclResult_t puts_finish(const struct puts *puts)
 {
-    const ceclResult_t result = fetch(puts);
-    if (result == ceclSuccess)
-        check(puts);
-    return result;
+    TRY(fetch(puts));
+    check(puts);
+    return ceclSuccess;
 }

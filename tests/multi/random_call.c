@@ -1,5 +1,7 @@
 #include "random_call.h"
 
+#include "../try.h"
+
 #define POISON 0x5A
 
 void random_take_limits_of(ceclComm_t comm)
@@ -23,10 +25,8 @@ static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c)
 {
     struct random_call captured = *c;
     ceclGraph_t graph = NULL;
-    ceclResult_t result = ceclStreamCreate(comm, &captured.stream);
-    if (result != ceclSuccess)
-        return result;
-    result = ceclStreamBeginCapture(comm, captured.stream);
+    TRY(ceclStreamCreate(comm, &captured.stream));
+    ceclResult_t result = ceclStreamBeginCapture(comm, captured.stream);
     const ceclResult_t made = result != ceclSuccess ? result : random_call(comm, &captured, false);
     if (result == ceclSuccess)
         result = ceclStreamEndCapture(comm, captured.stream, &graph);
@@ -35,7 +35,7 @@ static ceclResult_t make_in_graph(ceclComm_t comm, const struct random_call *c)
     if (graph)
         multi_ok(comm, ceclGraphDestroy(graph));
     multi_ok(comm, ceclStreamDestroy(comm, captured.stream));
-    return made != ceclSuccess ? made : result;
+    return first_of(made, result);
 }
 
 bool (*random_carries)(const struct random_call *c, bool together);

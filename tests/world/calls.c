@@ -112,12 +112,10 @@ ENQUEUE(dispatch)
     int *const words = in + INTS - 4 * WORDS;
     for (int r = 0; r < WORDS; r++)
         splits[r] = (uint64_t)call->count;
-    const ceclResult_t result = ceclMemcpyAsync(p->comm, words, splits, sizeof(splits), stream);
-    return result == ceclSuccess
-               ? ceclDispatch(in, rows, (const uint64_t *)(const void *)words, out, rows,
-                              (uint64_t *)(void *)(out + INTS - 4 * WORDS), &one, 1, ceclInt32,
-                              p->comm, stream)
-               : result;
+    TRY(ceclMemcpyAsync(p->comm, words, splits, sizeof(splits), stream));
+    return ceclDispatch(in, rows, (const uint64_t *)(const void *)words, out, rows,
+                        (uint64_t *)(void *)(out + INTS - 4 * WORDS), &one, 1, ceclInt32, p->comm,
+                        stream);
 }
 
 ENQUEUE(reduce)
@@ -151,26 +149,22 @@ ENQUEUE(barrier)
 ENQUEUE(group)
 {
     int *const second = out + p->n * call->count, *const third = second + p->n * call->count;
-    ceclResult_t result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
-    result = gather(p, call, in, out, stream);
+    TRY(ceclGroupStart());
+    ceclResult_t result = gather(p, call, in, out, stream);
     if (result == ceclSuccess)
         result = exchange(p, call, in, second, stream);
     if (result == ceclSuccess)
         result = scatter(p, call, in, third, stream);
     if (p->within)
         p->within((struct life *)(void *)p);
-    const ceclResult_t ended = ceclGroupEnd();
-    return result == ceclSuccess ? ended : result;
+    return first_of(result, ceclGroupEnd());
 }
 
 /* Each rank sends to each rank, including itself. */
 ENQUEUE(messages)
 {
-    ceclResult_t result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
+    ceclResult_t result = ceclSuccess;
+    TRY(ceclGroupStart());
     for (int r = 0; r < p->n; r++) {
         const size_t count = (size_t)(call->count - (r == p->me ? 0 : call->beside));
         if (result == ceclSuccess)
@@ -178,8 +172,7 @@ ENQUEUE(messages)
         if (result == ceclSuccess)
             result = ceclRecv(out + r * call->count, count, ceclInt32, r, p->comm, stream);
     }
-    const ceclResult_t ended = ceclGroupEnd();
-    return result == ceclSuccess ? ended : result;
+    return first_of(result, ceclGroupEnd());
 }
 
 /* If the end of the capture is refused, the stream goes on capturing. */
@@ -187,22 +180,19 @@ ENQUEUE(in_graph)
 {
     ceclGraph_t graph = NULL;
     ceclStream_t captured;
-    ceclResult_t result = ceclStreamCreate(p->comm, &captured);
-    if (result != ceclSuccess)
-        return result;
-    result = ceclStreamBeginCapture(p->comm, captured);
+    TRY(ceclStreamCreate(p->comm, &captured));
+    ceclResult_t result = ceclStreamBeginCapture(p->comm, captured);
     if (result == ceclSuccess) {
         const ceclResult_t made = call->enqueue(p, call, in, out, captured);
         result = ceclStreamEndCapture(p->comm, captured, &graph);
         if (result == ceclOutOfMemory)
             result = ceclStreamEndCapture(p->comm, captured, &graph);
-        result = made != ceclSuccess ? made : result;
+        result = first_of(made, result);
     }
     for (int i = 0; i <= p->replays && result == ceclSuccess; i++)
         result = ceclGraphLaunch(graph, stream);
-    const ceclResult_t freed = graph ? ceclGraphDestroy(graph) : ceclSuccess,
-                       ended = ceclStreamDestroy(p->comm, captured);
-    return result != ceclSuccess ? result : freed != ceclSuccess ? freed : ended;
+    result = first_of(result, graph ? ceclGraphDestroy(graph) : ceclSuccess);
+    return first_of(result, ceclStreamDestroy(p->comm, captured));
 }
 
 static ceclResult_t set_options(const struct call *call, struct player *p)
@@ -219,9 +209,7 @@ ceclResult_t call_make(const struct call *call, struct player *p, int *in, int *
                        ceclStream_t stream)
 {
     const bool captured = call->captured == BY_TURNS ? p->attempt % 2 != 0 : call->captured;
-    const ceclResult_t set = set_options(call, p);
-    if (set != ceclSuccess)
-        return set;
+    TRY(set_options(call, p));
     return captured ? in_graph(p, call, in, out, stream) : call->enqueue(p, call, in, out, stream);
 }
 

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "../try.h"
 #include "census.h"
 
 #define INTS 65536      /* ints in each buffer */

@@ -1,4 +1,5 @@
 /* Makes calls of model.h. */
+#include "../try.h"
 #include "model.h"
 
 /* The arguments of collectives with variable counts, and places of tiles. */
@@ -68,12 +69,9 @@ static ceclResult_t message(ceclComm_t comm, const struct random_call *c)
 {
     if (c->root != c->rank || c->peer != c->rank)
         return message_ends(comm, c);
-    ceclResult_t result = ceclGroupStart();
-    if (result != ceclSuccess)
-        return result;
-    result = message_ends(comm, c);
-    const ceclResult_t end = ceclGroupEnd();
-    return result == ceclSuccess ? end : result;
+    TRY(ceclGroupStart());
+    const ceclResult_t result = message_ends(comm, c);
+    return first_of(result, ceclGroupEnd());
 }
 
 ceclResult_t random_call(ceclComm_t comm, const struct random_call *c, bool grouped)

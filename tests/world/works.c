@@ -1,4 +1,5 @@
 #include "works.h"
+#include "../try.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,31 +20,24 @@ static int value(int member, int i)
 
 static ceclResult_t allocate(ceclComm_t comm, int count, struct buffers *b)
 {
-    ceclResult_t result = ceclMemAlloc(comm, (void **)&b->in, BLOCK);
-    if (result == ceclSuccess)
-        result = ceclMemAlloc(comm, (void **)&b->gathered, (size_t)count * BLOCK);
-    return result == ceclSuccess ? ceclMemAlloc(comm, (void **)&b->sum, BLOCK) : result;
+    TRY(ceclMemAlloc(comm, (void **)&b->in, BLOCK));
+    TRY(ceclMemAlloc(comm, (void **)&b->gathered, (size_t)count * BLOCK));
+    return ceclMemAlloc(comm, (void **)&b->sum, BLOCK);
 }
 
 static ceclResult_t call(ceclComm_t comm, int count, const struct buffers *b)
 {
     const size_t all = (size_t)count * COUNT;
-    ceclResult_t async = ceclSuccess, result = ceclMemcpyAsync(comm, b->in, b->host, BLOCK, 0);
-    if (result == ceclSuccess)
-        result = ceclAllGather(b->in, b->gathered, COUNT, ceclInt32, comm, 0);
-    if (result == ceclSuccess)
-        result = ceclAllReduce(b->in, b->sum, COUNT, ceclInt32, ceclSum, comm, 0);
-    if (result == ceclSuccess)
-        result = ceclAllReduce(b->in, b->sum, FEW, ceclInt32, ceclMax, comm, 0);
-    if (result == ceclSuccess)
-        result = ceclMemcpyAsync(comm, b->host, b->gathered, all * sizeof(int), 0);
-    if (result == ceclSuccess)
-        result = ceclMemcpyAsync(comm, b->host + all, b->sum, BLOCK, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(comm, 0);
-    if (result == ceclSuccess)
-        result = ceclCommGetAsyncError(comm, &async);
-    return result == ceclSuccess ? async : result;
+    ceclResult_t async = ceclSuccess;
+    TRY(ceclMemcpyAsync(comm, b->in, b->host, BLOCK, 0));
+    TRY(ceclAllGather(b->in, b->gathered, COUNT, ceclInt32, comm, 0));
+    TRY(ceclAllReduce(b->in, b->sum, COUNT, ceclInt32, ceclSum, comm, 0));
+    TRY(ceclAllReduce(b->in, b->sum, FEW, ceclInt32, ceclMax, comm, 0));
+    TRY(ceclMemcpyAsync(comm, b->host, b->gathered, all * sizeof(int), 0));
+    TRY(ceclMemcpyAsync(comm, b->host + all, b->sum, BLOCK, 0));
+    TRY(ceclStreamSynchronize(comm, 0));
+    TRY(ceclCommGetAsyncError(comm, &async));
+    return async;
 }
 
 static void check(const int *members, int count, const int *host, char *wrong, size_t bytes)
