@@ -5,6 +5,7 @@
 #include "../open_descriptors.h"
 #include "../threads_alive.h"
 #include "memory.h"
+#include "multi.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED true
@@ -83,4 +84,20 @@ void held_no_more(const struct held *before)
     no_growth(count_resident_mib, before->resident_mib, more->resident_mib,
               "MiB of resident memory");
     no_growth(memory_gpu_mib, before->gpu_mib, more->gpu_mib, "MiB of the GPU");
+}
+
+static struct held before_test;
+
+int held_before(void **state)
+{
+    multi_cycle(NULL);
+    before_test = held_now();
+    return 0;
+}
+
+int held_after(void **state)
+{
+    multi_cycle(NULL);
+    held_no_more(&before_test);
+    return 0;
 }

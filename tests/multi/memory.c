@@ -1,16 +1,38 @@
 #include "memory.h"
 
-#include <sys/mman.h>
-
 /* ---- the host device */
+
+int host_file(size_t bytes)
+{
+    const int fd = memfd_create("cecl test", MFD_CLOEXEC);
+    assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+    return fd;
+}
+
+unsigned char *host_reserve(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    return at;
+}
+
+void host_map(void *at, size_t bytes, int flags, int fd, size_t offset)
+{
+    const int rights = PROT_READ | PROT_WRITE;
+    assert_ptr_equal(mmap(at, bytes, rights, flags | MAP_FIXED, fd, (off_t)offset), at);
+}
+
+void host_unmap(void *at, size_t bytes)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    assert_ptr_equal(mmap(at, bytes, PROT_NONE, flags, -1, 0), at);
+}
 
 /* Maps memory at `at` (NULL: anywhere) in one step, so no other thread's mapping can take the address in between. */
 static void map(struct memory *m, void *at, bool shared)
 {
     int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
-    m->fd = shared ? memfd_create("cecl test", MFD_CLOEXEC) : -1;
-    if (shared && (m->fd < 0 || ftruncate(m->fd, (off_t)m->bytes) != 0))
-        fail_msg("no memfd of %zu bytes", m->bytes);
+    m->fd = shared ? host_file(m->bytes) : -1;
     flags |= at ? MAP_FIXED : 0;
     void *got = mmap(at, m->bytes, PROT_READ | PROT_WRITE, flags, m->fd, 0);
     if (got == MAP_FAILED)
@@ -52,11 +74,9 @@ static size_t host_granule(ceclComm_t comm)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static unsigned char *host_reserve(ceclComm_t comm, size_t bytes)
+static unsigned char *pieces_reserve(ceclComm_t comm, size_t bytes)
 {
-    void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(at != MAP_FAILED);
-    return at;
+    return host_reserve(bytes);
 }
 
 static void host_unreserve(ceclComm_t comm, unsigned char *at, size_t bytes)
@@ -66,9 +86,7 @@ static void host_unreserve(ceclComm_t comm, unsigned char *at, size_t bytes)
 
 static uint64_t host_piece(ceclComm_t comm, size_t bytes)
 {
-    const int fd = memfd_create("cecl test", MFD_CLOEXEC);
-    assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
-    return (uint64_t)fd;
+    return (uint64_t)host_file(bytes);
 }
 
 static void host_piece_free(ceclComm_t comm, uint64_t piece)
@@ -78,17 +96,15 @@ static void host_piece_free(ceclComm_t comm, uint64_t piece)
 
 static void host_piece_map(ceclComm_t comm, unsigned char *at, uint64_t piece, size_t bytes)
 {
-    const int rights = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
-    assert_ptr_equal(mmap(at, bytes, rights, flags, (int)piece, 0), at);
+    host_map(at, bytes, MAP_SHARED, (int)piece, 0);
 }
 
 static void host_piece_unmap(ceclComm_t comm, unsigned char *at, size_t bytes)
 {
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-    assert_ptr_equal(mmap(at, bytes, PROT_NONE, flags, -1, 0), at);
+    host_unmap(at, bytes);
 }
 
-static const struct memory_pieces host_pieces = {host_granule,    host_reserve,    host_unreserve,
+static const struct memory_pieces host_pieces = {host_granule,    pieces_reserve,  host_unreserve,
                                                  host_piece,      host_piece_free, host_piece_map,
                                                  host_piece_unmap};
 

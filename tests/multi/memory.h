@@ -3,6 +3,7 @@
 #define CECL_TEST_MEMORY_H
 
 #include "multi.h"
+#include <sys/mman.h>
 
 enum memory_kind {
     MEMORY_POOL,   /* from ceclMemAlloc */
@@ -32,6 +33,13 @@ void memory_renew(ceclComm_t comm, struct memory *memory, enum memory_kind kind)
 
 /* Frees memory that no work uses, or zeroed memory. A failed communicator keeps its pool memory until it ends. */
 void memory_free(ceclComm_t comm, struct memory *memory);
+
+/* For the host device: a file of zeros, for a shared mapping; addresses without memory; a mapping at `at`, for reading and
+ * writing; and its end, after which the addresses are still reserved. */
+int host_file(size_t bytes);
+unsigned char *host_reserve(size_t bytes);
+void host_map(void *at, size_t bytes, int flags, int fd, size_t offset);
+void host_unmap(void *at, size_t bytes);
 
 /* Pieces of memory that peers can open, and that a test maps to addresses by itself: cuMemMap on GPUs, a memfd on the
  * host device. A call that fails fails the test. */

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "../share.h"
+#include "../try.h"
 #include "../world/works.h"
 #include "boot/mesh_internal.h"
 #include "comm/comm.h"
@@ -112,6 +113,21 @@ ceclResult_t multi_async_within(ceclComm_t comm, double seconds)
         multi_pause_ms(1);
     }
     return async;
+}
+
+void multi_fails(ceclComm_t comm, const char *words)
+{
+    if (multi_async_within(comm, PROMPT) == ceclSuccess || !strstr(ceclGetLastError(comm), words))
+        fail_msg("rank %d: no \"%s\": %s", multi_rank, words, ceclGetLastError(comm));
+}
+
+void multi_options(ceclComm_t comm, int policy, int direction, int max_sms)
+{
+    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
+    options.smPolicy = policy;
+    options.direction = direction;
+    options.maxSms = max_sms;
+    multi_ok(comm, ceclSetOptions(comm, &options));
 }
 
 ceclUniqueId multi_one_id(void)
@@ -225,14 +241,11 @@ ceclResult_t multi_fetch(ceclComm_t comm, ceclStream_t stream, void *host, const
                          size_t bytes)
 {
     ceclResult_t async = ceclSuccess;
-    ceclResult_t result = ceclStreamSynchronize(comm, stream);
-    if (result == ceclSuccess)
-        result = ceclMemcpyAsync(comm, host, device, bytes, 0);
-    if (result == ceclSuccess)
-        result = ceclStreamSynchronize(comm, 0);
-    if (result == ceclSuccess)
-        result = ceclCommGetAsyncError(comm, &async);
-    return result != ceclSuccess ? result : async;
+    TRY(ceclStreamSynchronize(comm, stream));
+    TRY(ceclMemcpyAsync(comm, host, device, bytes, 0));
+    TRY(ceclStreamSynchronize(comm, 0));
+    TRY(ceclCommGetAsyncError(comm, &async));
+    return async;
 }
 
 void multi_fill_device(ceclComm_t comm, void *device, uint64_t seed, int rank, size_t bytes)
@@ -272,4 +285,11 @@ void multi_works(ceclComm_t comm, const int *members, int count)
     multi_ok(comm, comm_works(comm, members, count, wrong, sizeof(wrong)));
     if (*wrong)
         fail_msg("rank %d: %s", multi_rank, wrong);
+}
+
+void multi_cycle(const ceclConfig_t *config)
+{
+    ceclComm_t comm = multi_comm(config);
+    multi_works(comm, NULL, multi_nranks);
+    multi_ok(NULL, ceclCommDestroy(comm));
 }

@@ -92,6 +92,8 @@ void multi_check_device(ceclComm_t comm, const void *device, uint64_t seed, int 
 
 /* Checks that `comm` has these ranks of all, in this order (NULL: all ranks), and that calls on it are right. */
 void multi_works(ceclComm_t comm, const int *members, int count);
+/* Makes a communicator of all ranks, which works, and destroys it. */
+void multi_cycle(const ceclConfig_t *config);
 
 /* On the host device test_share(all), on GPUs `all`. */
 int multi_share(int all);
@@ -99,10 +101,14 @@ void multi_setenv(const char *name, const char *value); /* NULL: unset */
 /* Sets CECL_TUNING to a file with these rows, one file for each rank. NULL unsets CECL_TUNING. */
 void multi_tuning(const char *rows);
 
+/* Sets options of this rank's later calls. CECL_UNDEF: the communicator's. */
+void multi_options(ceclComm_t comm, int policy, int direction, int max_sms);
 int multi_how_many(bool so); /* Number of ranks for which the value is true. Collective. */
 double multi_seconds(void);  /* monotonic time */
 void multi_pause_ms(long ms);
 /* Returns the asynchronous error once there is one, or ceclSuccess after `seconds`. */
 ceclResult_t multi_async_within(ceclComm_t comm, double seconds);
+/* Checks that the communicator fails soon, with a message that contains `words`. */
+void multi_fails(ceclComm_t comm, const char *words);
 
 #endif

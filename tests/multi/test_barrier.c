@@ -51,11 +51,9 @@ TEST_WITH_COMM(nobody_passes_before_the_last_has_come)
     }
 }
 
-TEST(it_is_explained_as_one_exchange_without_sms_or_copies)
+TEST_WITH(multi_comm_under("CECL_SM_POLICY", "never", NULL),
+          it_is_explained_as_one_exchange_without_sms_or_copies)
 {
-    ceclConfig_t config = multi_config();
-    config.smPolicy = CECL_SM_NEVER;
-    ceclComm_t comm = multi_comm(&config);
     ceclExplanation_t e;
     multi_ok(comm, ceclGroupStart());
     multi_ok(comm, ceclBarrier(comm, NULL));
@@ -65,5 +63,4 @@ TEST(it_is_explained_as_one_exchange_without_sms_or_copies)
     assert_int_equal(e.barriers, 1);
     assert_int_equal(e.bytesSent, 0);
     assert_string_equal(e.path, "barrier");
-    multi_ok(NULL, ceclCommDestroy(comm));
 }

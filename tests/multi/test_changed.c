@@ -2,7 +2,7 @@
  * bytes, or refuses the buffer and names it. It never gives wrong bytes or ends the process. */
 #include "given.h"
 
-#include <sys/mman.h>
+#include "memory.h"
 
 /* The test is skipped on GPUs. */
 static void open_on_host(enum given_mode how, size_t bytes, const char *why)
@@ -27,80 +27,38 @@ static size_t page(void)
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void map(unsigned char *at, size_t bytes, int flags, int fd, size_t offset)
-{
-    const int rights = PROT_READ | PROT_WRITE;
-    assert_ptr_equal(mmap(at, bytes, rights, flags | MAP_FIXED, fd, (off_t)offset), at);
-}
-
-static int file_of(size_t bytes)
-{
-    const int fd = memfd_create("cecl test", MFD_CLOEXEC);
-    assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
-    return fd;
-}
-
-/* Addresses without memory, reserved until the end: ranks may have kept different facts about former memory. */
-static unsigned char *reserve(size_t bytes)
-{
-    unsigned char *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(at != MAP_FAILED);
-    return at;
-}
-
-static void take_memory(unsigned char *at, size_t bytes)
-{
-    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-    assert_ptr_equal(mmap(at, bytes, PROT_NONE, flags, -1, 0), at);
-}
-
 static struct mapped mapped_new(size_t halves)
 {
     struct mapped m = {.half = (size_t)multi_nranks * page()};
-    m.fd = file_of(3 * m.half);
-    m.other = file_of(2 * m.half);
-    m.at = reserve(2 * m.half);
+    m.fd = host_file(3 * m.half);
+    m.other = host_file(2 * m.half);
+    m.at = host_reserve(2 * m.half);
     m.bytes = halves * m.half;
-    map(m.at, m.bytes, MAP_SHARED, m.fd, 0);
+    host_map(m.at, m.bytes, MAP_SHARED, m.fd, 0);
     return m;
 }
 
 static void mapped_end(struct mapped *m)
 {
     for (size_t at = 0; at < m->half; at += m->has_holes ? 2 * page() : page())
-        take_memory(m->at + at, page());
+        host_unmap(m->at + at, page());
     close(m->fd);
     close(m->other);
 }
 
-static void second_half_is_another_file(struct mapped *m)
-{
-    map(m->at + m->half, m->half, MAP_SHARED, m->other, m->half);
-}
-static void second_half_is_another_page(struct mapped *m)
-{
-    map(m->at + m->half, m->half, MAP_SHARED, m->fd, 2 * m->half);
-}
-static void first_half_is_another_file(struct mapped *m)
-{
-    map(m->at, m->half, MAP_SHARED, m->other, 0);
-}
-static void all_is_private(struct mapped *m)
-{
-    map(m->at, m->bytes, MAP_PRIVATE, m->fd, 0);
-}
-static void second_half_is_private(struct mapped *m)
-{
-    map(m->at + m->half, m->half, MAP_PRIVATE, m->fd, m->half);
-}
-static void first_half_is_private(struct mapped *m)
-{
-    map(m->at, m->half, MAP_PRIVATE, m->fd, 0);
-}
-static void second_half_is_of_no_file(struct mapped *m)
-{
-    map(m->at + m->half, m->half, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-}
+#define REMAPPED(name, at, bytes, flags, fd, offset) \
+    static void name(struct mapped *m) \
+    { \
+        host_map(at, bytes, flags, fd, offset); \
+    }
+REMAPPED(second_half_is_another_file, m->at + m->half, m->half, MAP_SHARED, m->other, m->half)
+REMAPPED(second_half_is_another_page, m->at + m->half, m->half, MAP_SHARED, m->fd, 2 * m->half)
+REMAPPED(first_half_is_another_file, m->at, m->half, MAP_SHARED, m->other, 0)
+REMAPPED(all_is_private, m->at, m->bytes, MAP_PRIVATE, m->fd, 0)
+REMAPPED(second_half_is_private, m->at + m->half, m->half, MAP_PRIVATE, m->fd, m->half)
+REMAPPED(first_half_is_private, m->at, m->half, MAP_PRIVATE, m->fd, 0)
+REMAPPED(second_half_is_of_no_file, m->at + m->half, m->half, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+REMAPPED(it_is_mapped_again, m->at, m->bytes, MAP_SHARED, m->fd, 0)
 /* It shrinks, or has a hole, by one page only, so few mappings of other threads fit there. */
 static void it_shrinks(struct mapped *m)
 {
@@ -125,29 +83,25 @@ static void its_file_is_truncated(struct mapped *m)
 static void it_grows(struct mapped *m)
 {
     m->bytes = 2 * m->half;
-    map(m->at + m->half, m->half, MAP_SHARED, m->fd, m->half);
+    host_map(m->at + m->half, m->half, MAP_SHARED, m->fd, m->half);
 }
 /* Moves a mapping as mremap does, but never frees the old addresses in between. */
 static void move(unsigned char *from, unsigned char *to, const struct mapped *m)
 {
-    map(to, m->bytes, MAP_SHARED, m->fd, 0);
-    take_memory(from, m->bytes);
+    host_map(to, m->bytes, MAP_SHARED, m->fd, 0);
+    host_unmap(from, m->bytes);
 }
 static void it_is_moved_away(struct mapped *m)
 {
-    move(m->at, reserve(m->bytes), m);
+    move(m->at, host_reserve(m->bytes), m);
 }
 static void it_is_moved_away_and_back(struct mapped *m)
 {
-    unsigned char *away = reserve(m->bytes);
+    unsigned char *away = host_reserve(m->bytes);
     move(m->at, away, m);
     given_refused(RECV, m->at, m->bytes, "no memory of this process");
     given_refused(SEND, m->at, m->bytes, "no memory of this process");
     move(away, m->at, m);
-}
-static void it_is_mapped_again(struct mapped *m)
-{
-    map(m->at, m->bytes, MAP_SHARED, m->fd, 0);
 }
 /* After this the kernel keeps the halves as two mappings. */
 static void it_is_split(struct mapped *m)
@@ -244,9 +198,9 @@ TEST(a_root_may_broadcast_memory_that_is_read_only)
 {
     open_on_host(ON_USE, page(), "memory is mapped for reading and writing");
     for (int root = 0; root < multi_nranks; root++) {
-        const int fd = file_of(page());
-        unsigned char *at = reserve(page());
-        map(at, page(), MAP_SHARED, fd, 0);
+        const int fd = host_file(page());
+        unsigned char *at = host_reserve(page());
+        host_map(at, page(), MAP_SHARED, fd, 0);
         if (multi_rank == root) {
             model_fill(at, 5, root, page());
             assert_int_equal(mprotect(at, page(), PROT_READ), 0);
@@ -290,7 +244,7 @@ static void make_holes(struct mapped *m, bool unmapped)
         if (unmapped)
             assert_int_equal(munmap(m->at + (2 * r + 1) * page(), page()), 0);
         else
-            take_memory(m->at + (2 * r + 1) * page(), page());
+            host_unmap(m->at + (2 * r + 1) * page(), page());
 }
 
 TEST(holes_between_blocks_are_refused)
@@ -326,13 +280,13 @@ TEST(a_rank_alone_is_refused_a_buffer_with_a_hole)
         skip_because("CUDA itself reports a copy of unmapped memory");
     }
     const size_t bytes = 3 * page();
-    unsigned char *send = reserve(bytes), *recv = reserve(bytes);
-    map(send, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    map(recv, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *send = host_reserve(bytes), *recv = host_reserve(bytes);
+    host_map(send, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    host_map(recv, bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (int i = 0; i < 2; i++)
         multi_ok(alone, ceclAllGather(send, recv, bytes, ceclUint8, alone, NULL));
     multi_ok(alone, ceclStreamSynchronize(alone, NULL));
-    take_memory(send + page(), page());
+    host_unmap(send + page(), page());
     multi_refused(alone, ceclAllGather(send, recv, bytes, ceclUint8, alone, NULL),
                   ceclInvalidArgument, "can be read, at byte");
     multi_ok(NULL, ceclCommDestroy(alone));

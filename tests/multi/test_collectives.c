@@ -9,9 +9,7 @@ static void random_kinds(ceclComm_t comm, enum kind last, uint64_t seed)
     random_groups(comm, ALL_GATHER, last, 1, multi_share(240), seed);
     random_groups(comm, ALL_GATHER, last, RANDOM_GROUP, multi_share(48), seed + 1);
     if (last > LAST_CARRIED) {
-        ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-        options.smPolicy = CECL_SM_ALLOW;
-        multi_ok(comm, ceclSetOptions(comm, &options));
+        multi_options(comm, CECL_SM_ALLOW, CECL_UNDEF, CECL_UNDEF);
         random_groups(comm, BY_SPLITS, BY_SPLITS, 1, multi_share(48), seed + 2);
     }
 }
@@ -69,13 +67,11 @@ TEST(random_calls_are_right_under_other_thresholds)
         "small.all_reduce.max_bytes * any 0\nall_reduce.sms_write_max_bytes * any 0\n"
         "all_reduce.sms_end_bytes * any 900"};
     for (int way = 0; way < 12; way++) {
-        ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-        options.smPolicy = way / 2 == 3 ? CECL_SM_ALLOW : CECL_UNDEF;
-        options.direction = way % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_AUTO;
         multi_tuning(rows[way / 2]);
         ceclComm_t comm = multi_comm(NULL);
         multi_tuning(NULL);
-        multi_ok(comm, ceclSetOptions(comm, &options));
+        multi_options(comm, way / 2 == 3 ? CECL_SM_ALLOW : CECL_UNDEF,
+                      way % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_AUTO, CECL_UNDEF);
         random_kinds(comm, KINDS - 1, 91 + 3 * (uint64_t)way);
         multi_ok(NULL, ceclCommDestroy(comm));
     }

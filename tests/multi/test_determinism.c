@@ -32,30 +32,21 @@ struct path {
     ceclDirection_t direction;
     int64_t staging;
 };
+#define AUTO CECL_DIRECTION_AUTO
+#define PUSH CECL_DIRECTION_PUSH
 static const struct path paths[] = {
-    {"small, one exchange", ceclOpAllReduce, {4080, 200000}, CECL_DIRECTION_AUTO, CECL_UNDEF},
-    {"small, one exchange", ceclOpReduceScatter, {4088, 60008}, CECL_DIRECTION_AUTO, CECL_UNDEF},
-    {"SMs read at the peers and write to all",
-     ceclOpAllReduce,
-     {40008, 1 << 20},
-     CECL_DIRECTION_AUTO,
-     CECL_UNDEF},
-    {"SMs read at the peers", ceclOpReduceScatter, {8200, 600008}, CECL_DIRECTION_AUTO, CECL_UNDEF},
-    {"everyone reduces", ceclOpAllReduce, {20008, 20008}, CECL_DIRECTION_PUSH, CECL_UNDEF},
-    {"push to staging, 1 chunk",
-     ceclOpAllReduce,
-     {278528, 278528},
-     CECL_DIRECTION_PUSH,
-     CECL_UNDEF},
-    {"chunks, pushed to all", ceclOpAllReduce, {278528, 278528}, CECL_DIRECTION_PUSH, 65536},
-    {"chunks", ceclOpReduceScatter, {70008, 200008}, CECL_DIRECTION_PUSH, 65536},
+    {"small, one exchange", ceclOpAllReduce, {4080, 200000}, AUTO, CECL_UNDEF},
+    {"small, one exchange", ceclOpReduceScatter, {4088, 60008}, AUTO, CECL_UNDEF},
+    {"SMs read at the peers and write to all", ceclOpAllReduce, {40008, 1 << 20}, AUTO, CECL_UNDEF},
+    {"SMs read at the peers", ceclOpReduceScatter, {8200, 600008}, AUTO, CECL_UNDEF},
+    {"everyone reduces", ceclOpAllReduce, {20008, 20008}, PUSH, CECL_UNDEF},
+    {"push to staging, 1 chunk", ceclOpAllReduce, {278528, 278528}, PUSH, CECL_UNDEF},
+    {"chunks, pushed to all", ceclOpAllReduce, {278528, 278528}, PUSH, 65536},
+    {"chunks", ceclOpReduceScatter, {70008, 200008}, PUSH, 65536},
 };
 #define PATHS (sizeof(paths) / sizeof(paths[0]))
-static const struct path pushed = {"SMs read at the peers, pushed to all",
-                                   ceclOpAllReduce,
-                                   {LARGE, LARGE},
-                                   CECL_DIRECTION_AUTO,
-                                   CECL_UNDEF};
+static const struct path pushed = {
+    "SMs read at the peers, pushed to all", ceclOpAllReduce, {LARGE, LARGE}, AUTO, CECL_UNDEF};
 
 static ceclComm_t comm;
 static unsigned char *send_buffer, *recv_buffer, *poison_buffer; /* on the device */
@@ -156,10 +147,7 @@ static size_t begin(const struct run *run)
 
 static void choose(int sms, ceclDirection_t direction)
 {
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.direction = (int)direction;
-    options.maxSms = sms ? sms : CECL_UNDEF;
-    multi_ok(comm, ceclSetOptions(comm, &options));
+    multi_options(comm, CECL_UNDEF, (int)direction, sms ? sms : CECL_UNDEF);
 }
 
 static void enqueue(const struct run *run, const void *send, void *out)

@@ -58,9 +58,7 @@ TEST_BETWEEN(what_calls_do_is_told, set_up, tear_down)
 
 TEST_BETWEEN(local_copies_are_told_where_they_are_allowed, set_up, tear_down)
 {
-    ceclConfig_t config = multi_config();
-    config.smPolicy = CECL_SM_ALLOW;
-    ceclComm_t lax = multi_comm(&config);
+    ceclComm_t lax = multi_comm_under("CECL_SM_POLICY", "allow", NULL);
     char *recv = multi_alloc(lax, (size_t)multi_nranks * LARGE);
     char *send = multi_alloc(lax, (size_t)multi_nranks * LARGE);
     const ceclExplanation_t e = explain(lax, ceclOpAlltoAll, send, recv, LARGE);
@@ -125,10 +123,7 @@ TEST_BETWEEN(a_finalized_communicator_explains_nothing, set_up, tear_down)
 
 static void set(int policy, int direction)
 {
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.smPolicy = policy;
-    options.direction = direction;
-    multi_ok(comm, ceclSetOptions(comm, &options));
+    multi_options(comm, policy, direction, CECL_UNDEF);
 }
 
 TEST_BETWEEN(they_hold_until_set_anew, set_up, tear_down)
@@ -212,16 +207,12 @@ TEST_BETWEEN(an_explained_group_refuses_what_its_end_refuses, set_up, tear_down)
 
 TEST_BETWEEN(ranks_that_differ_are_told_where_calls_are_compared, set_up, tear_down)
 {
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     ceclComm_t checked = multi_comm_under("CECL_CHECK", "1", NULL);
     char *recv = multi_alloc(checked, (size_t)multi_nranks * 64);
-    options.smPolicy = multi_rank == 1 ? CECL_SM_ALLOW : CECL_SM_NEVER;
-    multi_ok(checked, ceclSetOptions(checked, &options));
+    multi_options(checked, multi_rank == 1 ? CECL_SM_ALLOW : CECL_SM_NEVER, CECL_UNDEF, CECL_UNDEF);
     multi_refused(checked, ceclAlltoAll(recv, recv, 8, ceclInt8, checked, NULL), ceclInvalidUsage,
                   "ranks differ in options");
-    options.smPolicy = CECL_UNDEF;
-    options.maxSms = multi_rank == 1 ? 7 : 8;
-    multi_ok(checked, ceclSetOptions(checked, &options));
+    multi_options(checked, CECL_UNDEF, CECL_UNDEF, multi_rank == 1 ? 7 : 8);
     multi_refused(checked, ceclAlltoAll(recv, recv, 8, ceclInt8, checked, NULL), ceclInvalidUsage,
                   "ranks differ in options.maxSms: 8 on rank 0, 7 on rank 1");
     multi_ok(checked, ceclSetOptions(checked, NULL));

@@ -41,21 +41,6 @@ static int calls_of_a_join(void)
     return x.calls;
 }
 
-static struct held before;
-static int count_before(void **state)
-{
-    calls_of_a_join(); /* completes one-time setup */
-    before = held_now();
-    return 0;
-}
-
-static int count_after(void **state)
-{
-    calls_of_a_join();
-    held_no_more(&before);
-    return 0;
-}
-
 TEST(cycles_leak_no_descriptor_thread_or_mapping)
 {
     const char *given = getenv("CECL_TEST_CYCLES");
@@ -67,16 +52,14 @@ TEST(cycles_leak_no_descriptor_thread_or_mapping)
     struct held warm = {0};
     mallopt(M_ARENA_MAX, 2); /* more arenas of malloc (mappings) would come and go with threads */
     for (int i = 0; i < cycles; i++) {
-        comm = multi_comm(NULL);
-        multi_works(comm, NULL, multi_nranks);
-        multi_ok(NULL, ceclCommDestroy(comm));
+        multi_cycle(NULL);
         if (i == cycles / 10) /* one-time setup is complete */
             warm = held_now();
     }
     held_no_more(&warm);
 }
 
-TEST_BETWEEN(callbacks_are_used_until_init_returns_and_never_after, count_before, count_after)
+TEST_BETWEEN(callbacks_are_used_until_init_returns_and_never_after, held_before, held_after)
 {
     struct exchange x = {.fails_at = NEVER};
     ceclComm_t comm = NULL;
@@ -89,7 +72,7 @@ TEST_BETWEEN(callbacks_are_used_until_init_returns_and_never_after, count_before
     assert_int_equal(x.calls, calls);
 }
 
-TEST_BETWEEN(callbacks_that_fail_at_any_call_fail_the_join, count_before, count_after)
+TEST_BETWEEN(callbacks_that_fail_at_any_call_fail_the_join, held_before, held_after)
 {
     const int calls = calls_of_a_join();
     for (int n = 0; n < calls; n++) {
@@ -127,17 +110,17 @@ static void a_callback_that_fails_on(int failing)
     multi_setenv("CECL_INIT_TIMEOUT_MS", NULL);
 }
 
-TEST_BETWEEN(a_callback_that_fails_on_the_first_rank_keeps_nobody, count_before, count_after)
+TEST_BETWEEN(a_callback_that_fails_on_the_first_rank_keeps_nobody, held_before, held_after)
 {
     a_callback_that_fails_on(0);
 }
 
-TEST_BETWEEN(a_callback_that_fails_on_the_last_rank_keeps_nobody, count_before, count_after)
+TEST_BETWEEN(a_callback_that_fails_on_the_last_rank_keeps_nobody, held_before, held_after)
 {
     a_callback_that_fails_on(multi_nranks - 1);
 }
 
-TEST_BETWEEN(missing_arguments_of_mpi_are_named, count_before, count_after)
+TEST_BETWEEN(missing_arguments_of_mpi_are_named, held_before, held_after)
 {
     ceclComm_t comm = NULL;
     multi_refused(NULL, ceclCommInitMpi(NULL, MPI_COMM_WORLD, NULL), ceclInvalidArgument,

@@ -32,10 +32,8 @@ TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
             memory_renew(comm, &send[i], round % 3 == 0 ? MEMORY_PRIVATE : MEMORY_SHARED);
             memory_renew(comm, &recv[i], MEMORY_SHARED);
         }
-        ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-        options.smPolicy = CECL_SM_ALLOW;
-        options.direction = round / CALLS % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_PUSH;
-        multi_ok(comm, ceclSetOptions(comm, &options));
+        multi_options(comm, CECL_SM_ALLOW,
+                      round / CALLS % 2 ? CECL_DIRECTION_PULL : CECL_DIRECTION_PUSH, CECL_UNDEF);
         c->seed = random_next(&x);
         c->send = send[i].at + 256;
         c->recv = recv[i].at + 512 + 256 * multi_rank;

@@ -8,11 +8,10 @@ static uint64_t exchanges(ceclComm_t comm)
     return stats.exchanges;
 }
 
-TEST(alloc_free_gather_cycles_exchange_nothing)
+TEST_WITH_COMM(alloc_free_gather_cycles_exchange_nothing)
 {
     const char *given = getenv("CECL_TEST_CYCLES");
     const int cycles = multi_share(given ? atoi(given) : 10000);
-    ceclComm_t comm = multi_comm(NULL);
     const size_t n = (size_t)multi_nranks;
     char *warm = multi_alloc(comm, n * 2048 * 4);
     multi_ok(comm, ceclMemFree(comm, warm));
@@ -29,7 +28,6 @@ TEST(alloc_free_gather_cycles_exchange_nothing)
     }
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
     assert_int_equal(exchanges(comm), before);
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 TEST(freed_blocks_coalesce_and_growth_is_counted)
@@ -82,9 +80,7 @@ TEST(a_small_pool_holds_what_the_communicator_needs)
     for (int64_t bytes = 64 << 20; bytes <= 256 << 20; bytes *= 2) {
         ceclConfig_t config = multi_config();
         config.poolBytes = bytes;
-        ceclComm_t comm = multi_comm(&config);
-        multi_works(comm, NULL, multi_nranks);
-        multi_ok(NULL, ceclCommDestroy(comm));
+        multi_cycle(&config);
     }
 }
 

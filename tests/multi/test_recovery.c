@@ -32,35 +32,13 @@ static ceclComm_t joined(const ceclConfig_t *config)
     return comm;
 }
 
-static void works_as_new(void)
-{
-    ceclComm_t comm = multi_comm(NULL);
-    multi_works(comm, NULL, multi_nranks);
-    multi_ok(NULL, ceclCommDestroy(comm));
-}
-
-static struct held before;
-static int count_before(void **state)
-{
-    works_as_new(); /* completes one-time setup */
-    before = held_now();
-    return 0;
-}
-
-static int count_after(void **state)
-{
-    works_as_new();
-    held_no_more(&before);
-    return 0;
-}
-
 static void fail_all(ceclComm_t comm)
 {
     multi_ok(NULL, ceclCommRevoke(comm));
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-TEST_BETWEEN(a_failed_communicator_refuses_every_call_with_the_cause, count_before, count_after)
+TEST_BETWEEN(a_failed_communicator_refuses_every_call_with_the_cause, held_before, held_after)
 {
     ceclComm_t comm = joined(NULL);
     int *buffer = buffer_of(comm);
@@ -114,7 +92,7 @@ static bool try_to_be_heard(void)
     return in_time;
 }
 
-TEST_BETWEEN(of_several_late_ranks_one_that_gives_up_is_heard, count_before, count_after)
+TEST_BETWEEN(of_several_late_ranks_one_that_gives_up_is_heard, held_before, held_after)
 {
     bool heard = multi_nranks < 3;
     for (int try = 0; try < 10 && !heard; try++) /* a busy machine may be late */

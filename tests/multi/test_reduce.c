@@ -110,9 +110,7 @@ TEST_BETWEEN(large_all_reduces_are_right, set_up, tear_down)
     crowd_open(on_gpus ? 8 << 20 : 64 << 10);
     for (int s = on_gpus ? 0 : 2; s < (on_gpus ? 8 : 3); s++)
         for (int mib = 5; mib <= 32; mib += 27) {
-            ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-            options.maxSms = s == 1 ? 32 : CECL_UNDEF;
-            multi_ok(comm, ceclSetOptions(comm, &options));
+            multi_options(comm, CECL_UNDEF, CECL_UNDEF, s == 1 ? 32 : CECL_UNDEF);
             run_large(s >= 2, ((size_t)mib << 20) / 4 + 4321);
         }
     multi_ok(NULL, ceclCommDestroy(crowd.comm));
@@ -135,9 +133,7 @@ TEST_BETWEEN(a_group_says_which_reductions_share_barriers, set_up, tear_down)
 
 TEST_BETWEEN(without_sms_they_are_refused, set_up, tear_down)
 {
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.smPolicy = CECL_SM_NEVER;
-    multi_ok(comm, ceclSetOptions(comm, &options));
+    multi_options(comm, CECL_SM_NEVER, CECL_UNDEF, CECL_UNDEF);
     multi_refused(comm,
                   ceclAllReduce(send_buffer, recv_buffer, 900, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidUsage, "CECL_SM_NEVER");

@@ -2,8 +2,6 @@
  * random ranges, which overlap, are freed before they are deregistered, or stay registered. */
 #include "memory.h"
 
-#include <sys/mman.h>
-
 #define BLOCK 3000
 
 static ceclComm_t comm;
@@ -159,8 +157,7 @@ static void make_hole(struct memory *m)
         memory_free(comm, m);
         return;
     }
-    assert_ptr_equal(
-        mmap(m->at, m->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), m->at);
+    host_unmap(m->at, m->bytes);
     close(m->fd);
     m->fd = -1;
 }
@@ -186,16 +183,12 @@ TEST_BETWEEN(a_range_past_the_end_of_its_memory_is_refused, set_up, tear_down)
         return;
     }
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    unsigned char *at = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(at != MAP_FAILED);
-    const int file = memfd_create("cecl test", 0), other = memfd_create("cecl test", 0);
-    assert_true(file >= 0 && ftruncate(file, (off_t)page) == 0);
-    assert_true(other >= 0 && ftruncate(other, (off_t)page) == 0);
-    const int rights = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_FIXED;
-    assert_ptr_equal(mmap(at, page, rights, flags, file, 0), at);
+    unsigned char *at = host_reserve(3 * page);
+    const int file = host_file(page), other = host_file(page);
+    host_map(at, page, MAP_SHARED, file, 0);
     refused(at, 2 * page, ceclInvalidArgument, "no memory of this process");
     refused(at + page, 1, ceclInvalidArgument, "no memory of this process");
-    assert_ptr_equal(mmap(at + page, page, rights, flags, other, 0), at + page);
+    host_map(at + page, page, MAP_SHARED, other, 0);
     refused(at, page + 1, ceclInvalidArgument, "before its range does");
     deregistered(registered(at, page));
     deregistered(registered(at + page, page));
@@ -220,12 +213,11 @@ TEST_BETWEEN(memory_in_the_place_of_private_memory_is_registered, set_up, tear_d
     const size_t pages = (bytes + 4095) & ~(size_t)4095;
     if (multi_on_gpus(comm))
         return;
-    void *at = mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(at, MAP_FAILED);
+    unsigned char *at = host_reserve(pages);
+    host_map(at, pages, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     run(at, 3);
-    const int file = memfd_create("memory", MFD_CLOEXEC);
-    assert_true(file >= 0 && ftruncate(file, (off_t)pages) == 0);
-    assert_ptr_equal(mmap(at, pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0), at);
+    const int file = host_file(pages);
+    host_map(at, pages, MAP_SHARED, file, 0);
     ceclRegistration_t handle = registered(at, bytes);
     run(at, 4);
     deregistered(handle);
@@ -415,8 +407,7 @@ static struct memory memory_before_a_hole(void)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct memory m = memory_new(comm, MEMORY_SHARED, (bytes + page - 1) / page * page);
-    unsigned char *at = mmap(NULL, m.bytes + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(at != MAP_FAILED);
+    unsigned char *at = host_reserve(m.bytes + page);
     assert_ptr_equal(mremap(m.at, m.bytes, m.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at), at);
     m.at = at;
     return m;

@@ -170,7 +170,7 @@ static ceclResult_t shrink_as(const struct refusal *one, ceclComm_t comm, ceclCo
 }
 
 /* In one round the rank that refuses comes first, in the next one last. */
-TEST(what_one_rank_refuses_all_refuse)
+TEST_WITH(joined(CECL_UNDEF), what_one_rank_refuses_all_refuse)
 {
     const int last = multi_nranks - 1;
     const struct refusal refusals[] = {
@@ -183,7 +183,7 @@ TEST(what_one_rank_refuses_all_refuse)
         {{-1}, 1, false, false, false, "excludeRanks[0] = -1: 0 to "},
         {{0, 0}, 2, false, false, false, "excludeRanks[1] = 0: each rank once expected"},
     };
-    ceclComm_t comm = joined(CECL_UNDEF), rest = (ceclComm_t)8;
+    ceclComm_t rest = (ceclComm_t)8;
     for (size_t i = 0; i < 2 * sizeof(refusals) / sizeof(refusals[0]); i++) {
         const struct refusal *one = &refusals[i / 2];
         const double start = multi_seconds();
@@ -201,7 +201,6 @@ TEST(what_one_rank_refuses_all_refuse)
         MPI_Barrier(MPI_COMM_WORLD);
         shrink_works(comm, NULL, 0);
     }
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 TEST_WITH(joined(CECL_UNDEF), an_excluded_rank_that_calls_is_refused_alone)

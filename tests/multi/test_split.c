@@ -149,7 +149,7 @@ static ceclResult_t split_as(const struct refusal *one, ceclComm_t comm, ceclCom
     return result;
 }
 
-TEST(what_one_rank_refuses_all_refuse)
+TEST_WITH_COMM(what_one_rank_refuses_all_refuse)
 {
     const struct refusal refusals[] = {
         {-2, false, false, false, "color -2: 0 or more, or CECL_SPLIT_NOCOLOR (-1) expected"},
@@ -158,7 +158,7 @@ TEST(what_one_rank_refuses_all_refuse)
         {0, false, true, false, "config.smPolicy = 9: 0 to 2 expected"},
         {0, false, false, true, "config.device (CECL_DEVICE) = "},
     };
-    ceclComm_t comm = multi_comm(NULL), child = (ceclComm_t)8;
+    ceclComm_t child = (ceclComm_t)8;
     const int last = multi_nranks - 1;
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
         const double start = multi_seconds();
@@ -175,7 +175,6 @@ TEST(what_one_rank_refuses_all_refuse)
     }
     multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, NULL));
     multi_ok(NULL, ceclCommDestroy(child));
-    multi_ok(NULL, ceclCommDestroy(comm));
 }
 
 /* Ranks of different colors may have different configurations, ranks of one color may not. The keys reverse the order,

@@ -49,9 +49,7 @@ static size_t all_rows(void)
 
 static void works(void)
 {
-    ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
-    options.smPolicy = CECL_SM_ALLOW;
-    multi_ok(comm, ceclSetOptions(comm, &options));
+    multi_options(comm, CECL_SM_ALLOW, CECL_UNDEF, CECL_UNDEF);
     random_groups(comm, BY_SPLITS, BY_SPLITS, 1, 2, 4711);
 }
 
@@ -120,10 +118,7 @@ TEST_BETWEEN(unequal_sizes_are_named, set_up_checked, tear_down)
 static void expect_failure(const char *words)
 {
     (void)!ceclStreamSynchronize(comm, NULL);
-    const ceclResult_t result = multi_async_within(comm, PROMPT);
-    if (result == ceclSuccess || !strstr(ceclGetLastError(comm), words))
-        fail_msg("rank %d: %s is not said: %d, %s", multi_rank, words, (int)result,
-                 ceclGetLastError(comm));
+    multi_fails(comm, words);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
