@@ -11,6 +11,12 @@ run() {
     errors=$(cat "$scratch/stderr")
 }
 
+# run_to N COMMAND...: runs it, and checks that its exit status is N
+run_to() {
+    run "${@:2}"
+    expect_status "$1"
+}
+
 wrong() {
     printf '%s: %s\nstatus %s, output:\n%s\nstderr:\n%s\n\n' "$case" "$1" "$status" "$output" "$errors"
     failed=1

@@ -118,16 +118,18 @@ static inline bool is_under(const char *policies)
 /* Defines a test that the program has only under these policies. */
 #define TEST_UNDER(policies, name) TEST_IF(is_under(policies), name, NULL, NULL)
 
-/* Defines a test for numbers of ranks: each rank runs the body on its own thread, and returns whether it succeeded. */
-#define TEST_OF_RANKS_UNDER(policies, name, ...) \
+/* Defines a test for numbers of ranks: each rank runs the body on its own thread, and returns whether it succeeded. run:
+ * run_ranks, or a function like it. */
+#define TEST_RUN_BY(run, policies, name, ...) \
     static bool name##_on(struct rank *r); \
     TEST_UNDER(policies, name) \
     { \
         static const int counts[] = {__VA_ARGS__}; \
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) \
-            assert_true(run_ranks(counts[i], name##_on)); \
+            assert_true(run(counts[i], name##_on)); \
     } \
     static bool name##_on(struct rank *r)
+#define TEST_OF_RANKS_UNDER(policies, name, ...) TEST_RUN_BY(run_ranks, policies, name, __VA_ARGS__)
 #define TEST_OF_RANKS(name, ...) TEST_OF_RANKS_UNDER("off all auto strict", name, __VA_ARGS__)
 
 #endif

@@ -33,6 +33,8 @@ static bool run_beginning(int nranks, bool (*run)(struct rank *))
     return run_lives(nranks, run_begun, run);
 }
 
+#define TEST_BEGINNING(name, ...) TEST_RUN_BY(run_beginning, "all", name, __VA_ARGS__)
+
 static bool run_each_number_of_ranks(bool (*run)(struct rank *))
 {
     bool is = true;
@@ -112,7 +114,7 @@ TEST(children_of_a_non_blocking_communicator_are_served)
         assert_true(run_each_number_of_ranks(make_child));
 }
 
-static bool split_twice_in_a_group(struct rank *r)
+TEST_BEGINNING(a_rank_without_a_color_gets_no_child, 1, 2, 3, RANKS)
 {
     struct rank all = *r, none = *r;
     bool is = await_comm(r->comm) == 0 && ncclGroupStart() == 0 &&
@@ -121,11 +123,6 @@ static bool split_twice_in_a_group(struct rank *r)
     is = ncclGroupEnd() == IN_PROGRESS && is;
     is = is && await_comm(r->comm) == 0 && all.comm && !none.comm && gathers(&all, r->nranks > 1);
     return is && ncclCommDestroy(all.comm) == 0 && ncclCommDestroy(r->comm) == 0;
-}
-
-TEST(a_rank_without_a_color_gets_no_child)
-{
-    assert_true(run_each_number_of_ranks(split_twice_in_a_group));
 }
 
 /* NCCL returns from the split once the non-blocking child is ready, so programs may use the child at once. */
@@ -152,7 +149,8 @@ TEST_OF_RANKS(children_of_a_blocking_communicators_non_blocking_child_are_served
 
 /* ---- calls before the communicator is ready */
 
-static bool call_too_early(struct rank *r)
+/* NCCL's communicator is ready long before cecl's, because the second rank cannot create cecl's. */
+TEST_BEGINNING(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl, 2, RANKS)
 {
     int in = 1, out[RANKS];
     ncclComm_t child = NULL;
@@ -161,13 +159,6 @@ static bool call_too_early(struct rank *r)
     const bool is = gathered == REFUSED && split_early == REFUSED &&
                     ncclCommFinalize(r->comm) == REFUSED && ncclCommDestroy(r->comm) == REFUSED;
     return await_comm(r->comm) == 0 && gathers(r, true) && ncclCommDestroy(r->comm) == 0 && is;
-}
-
-/* NCCL's communicator is ready long before cecl's, because the second rank cannot create cecl's. */
-TEST(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl)
-{
-    assert_true(run_beginning(2, call_too_early));
-    assert_true(run_beginning(RANKS, call_too_early));
 }
 
 /* ---- communicators that end during their creation */
@@ -378,7 +369,8 @@ TEST(finalizing_ends_with_the_error_of_a_served_call)
 
 /* ---- groups with calls for NCCL and for cecl */
 
-static bool share_a_group(struct rank *r)
+/* If cecl served its part at once, ranks could enqueue the two parts in different orders. */
+TEST_BEGINNING(ncclGroupEnd_waits_for_nccls_part_before_it_serves, 2, RANKS)
 {
     const int next = (r->rank + 1) % r->nranks, before = (r->rank + r->nranks - 1) % r->nranks;
     int in = r->rank, out[RANKS] = {-1};
@@ -394,13 +386,6 @@ static bool share_a_group(struct rank *r)
     is = is && STANDIN(ncclCommGetAsyncError)(r->comm, &error) == 0 && error == 0;
     is = is && await_comm(r->comm) == 0 && out[r->nranks - 1] == r->nranks - 1 && theirs == before;
     return ncclCommDestroy(r->comm) == 0 && is;
-}
-
-/* If cecl served its part at once, ranks could enqueue the two parts in different orders. */
-TEST(ncclGroupEnd_waits_for_nccls_part_before_it_serves)
-{
-    assert_true(run_beginning(2, share_a_group));
-    assert_true(run_beginning(RANKS, share_a_group));
 }
 
 /* The library sleeps by this function. With `pauses`, this thread's next sleep lasts until the abort is done. */
@@ -432,7 +417,7 @@ static void *abort_beside(void *argument)
 }
 
 /* Rank 1 only waits, and calls nothing meanwhile. */
-static bool abort_amid_a_group(struct rank *r)
+TEST_BEGINNING(after_an_abort_a_group_does_not_ask_for_the_communicator, 2)
 {
     static _Atomic bool is_done;
     struct rank same = *r;
@@ -455,9 +440,4 @@ static bool abort_amid_a_group(struct rank *r)
     pthread_join(thread, NULL);
     atomic_store(&is_done, true);
     return is && same.is_right;
-}
-
-TEST(after_an_abort_a_group_does_not_ask_for_the_communicator)
-{
-    assert_true(run_beginning(2, abort_amid_a_group));
 }

@@ -18,6 +18,7 @@ __attribute__((visibility("default"))) void *calloc(size_t count, size_t bytes)
     return refuses && bytes == sizeof(struct cecl_nccl_comm) ? NULL : __libc_calloc(count, bytes);
 }
 
+/* Rank 0 passes its calls, unless it hears from NCCL first that rank 1 aborts. */
 static void *join(void *argument)
 {
     struct rank *r = argument;
@@ -29,24 +30,10 @@ static void *join(void *argument)
     return NULL;
 }
 
-/* Rank 0 passes its calls, unless it hears from NCCL first that rank 1 aborts. */
-static bool join_without_room(void)
-{
-    struct rank ranks[2] = {{.rank = 0, .nranks = 2}, {.rank = 1, .nranks = 2}};
-    pthread_t threads[2];
-    bool is = ncclGetUniqueId(&ranks[0].id) == 0;
-    ranks[1].id = ranks[0].id;
-    for (int i = 0; i < 2; i++)
-        pthread_create(&threads[i], NULL, join, &ranks[i]);
-    for (int i = 0; i < 2; i++)
-        pthread_join(threads[i], NULL);
-    return is && ranks[0].is_right && ranks[1].is_right;
-}
-
 static bool leaves_nothing(void)
 {
     const int descriptors = open_descriptors(), threads = threads_alive();
-    const bool is = join_without_room(), nothing = comes_back_to(descriptors, threads);
+    const bool is = run_lives(2, join, NULL), nothing = comes_back_to(descriptors, threads);
     printf("results %s, %s left\n", is ? "right" : "wrong", nothing ? "nothing" : "something");
     fflush(stdout);
     return is && nothing;

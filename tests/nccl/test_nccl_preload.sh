@@ -15,8 +15,7 @@ unset LD_PRELOAD LD_LIBRARY_PATH CECL_NCCL CECL_NCCL_PATH CECL_NCCL_STATS CECL_R
 unset OMPI_COMM_WORLD_RANK PMIX_RANK PMI_RANK SLURM_PROCID
 
 case="a program that opens libnccl.so.2 by name gets the library in its place"
-run "$run" --nccl "$standin" "$probe" libnccl.so.2 ncclParamBind
-expect_status 0
+run_to 0 "$run" --nccl "$standin" "$probe" libnccl.so.2 ncclParamBind
 expect_output "result 0 version 22809"
 expect_error "ncclParamBind: $standin lacks it"
 
@@ -31,14 +30,12 @@ expect_no_file() {
 }
 
 case="a program that does not call NCCL opens nothing, and one line says that nothing was counted"
-run "$run" --stats env CECL_NCCL=bad CECL_NCCL_PATH=/none CECL_DEBUG=info bash -c 'ls / >/dev/null; true'
-expect_status 0
+run_to 0 "$run" --stats env CECL_NCCL=bad CECL_NCCL_PATH=/none CECL_DEBUG=info bash -c 'ls / >/dev/null; true'
 expect_lines 2 # the parent's, cecl-run
 expect_error "$none"
 
 case="that line comes once, from the command's own process, which keeps its exit status"
-run "$run" --stats bash -c 'for i in 1 2 3; do (ls / >/dev/null; true); done; exit 41'
-expect_status 41
+run_to 41 "$run" --stats bash -c 'for i in 1 2 3; do (ls / >/dev/null; true); done; exit 41'
 expect_lines 2
 expect_error "$none"
 run "$run" --stats bash -c "'$run' --stats true; true"
@@ -58,8 +55,7 @@ for rank in 0 1; do
 done
 
 case="that line does not come if a process of the command has counted calls"
-run "$run" --stats --nccl "$standin" "$program" threads 1
-expect_status 0
+run_to 0 "$run" --stats --nccl "$standin" "$program" threads 1
 [[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table without that line expected"
 run "$run" --stats --nccl "$standin" bash -c "'$program' threads 1; true"
 [[ $errors == *"calls of NCCL"* && $errors != *"$none"* ]] || wrong "a table alone expected"
@@ -83,17 +79,15 @@ mkdir -p "$site/torch/lib" "$site/nvidia/nccl/lib"
 cp "$torch" "$site/torch/lib/libtorch_cuda.so"
 cp "$standin" "$site/nvidia/nccl/lib/libnccl.so.2"
 case="PyTorch gets the library in NCCL's place, which finds the wheel's NCCL"
-run env CECL_DEBUG=info "$run" "$probe" "$site/torch/lib/libtorch_cuda.so" torch_nccl_version \
+run_to 0 env CECL_DEBUG=info "$run" "$probe" "$site/torch/lib/libtorch_cuda.so" torch_nccl_version \
     torch_group
-expect_status 0
 expect_error "calls of NCCL are passed to $site/nvidia/nccl/lib/libnccl.so.2"
 expect_output "torch_nccl_version 22809"
 expect_output "torch_group 0"
 expect_lines 2
 
 case="a profiling tool that is preloaded sees PyTorch's calls, and passes them on"
-run env LD_PRELOAD="$tool" "$run" "$probe" "$site/torch/lib/libtorch_cuda.so" torch_nccl_version
-expect_status 0
+run_to 0 env LD_PRELOAD="$tool" "$run" "$probe" "$site/torch/lib/libtorch_cuda.so" torch_nccl_version
 expect_output "the tool saw ncclGetVersion"
 expect_output "torch_nccl_version 22809"
 
@@ -104,8 +98,7 @@ expect_output "torch_nccl_version 22809"
 
 case="as in vLLM: one communicator, and handles of the real NCCL and of the library in its place"
 if command -v python3 >/dev/null; then
-    run "$run" --stats --nccl "$standin" python3 "$here/vllm_way.py" "$standin"
-    expect_status 0
+    run_to 0 "$run" --stats --nccl "$standin" python3 "$here/vllm_way.py" "$standin"
     expect_output "both handles took the communicator"
     expect_error "cecl: rank 0 of 1, process "
     expect_error "ncclAllReduce      to 4 KiB          1                8  NCCL"

@@ -11,17 +11,15 @@ mkdir -p "$scratch"
 export CECL_NCCL_STATS=1 CECL_NCCL_STATS_FILE="$scratch/stats.json"
 
 case="two processes append to one file"
-run "$trials" '*trial*'
-expect_status 0
+run_to 0 "$trials" '*trial*'
 expect_error "cecl: communicator, rank 0 of 3: decided: served"
 expect_error "a rank came late to "
 expect_error "cecl: step "
-run "$trials" 'communicators*'
-expect_status 0
+run_to 0 "$trials" 'communicators*'
 
 case="each line is an object, with all calls and all communicators of its process"
 if command -v python3 >/dev/null; then
-    run python3 - "$scratch/stats.json" <<'PY'
+    run_to 0 python3 - "$scratch/stats.json" <<'PY'
 import json, sys
 
 lines = [json.loads(line) for line in open(sys.argv[1], encoding="utf-8")]
@@ -43,7 +41,6 @@ for comm in first:
     assert ways[comm["decision"]]["median_ms"] < 0.9 * ways["nccl"]["median_ms"], comm
     assert 0 <= comm["late_calls"] <= comm["told_calls"], comm
 PY
-    expect_status 0
 else # scripts/verdict.sh lists it
     printf 'skipped: no python3\n[  SKIPPED ] each_line_is_an_object_without_python3\n'
 fi

@@ -191,6 +191,12 @@ TEST_UNDER("auto", processes_agree_on_what_few_queues_slow)
 
 /* ---- tests with threads as ranks */
 
+static bool run_soon(int nranks, bool (*run)(struct rank *))
+{
+    const time_t start = time(NULL);
+    return run_ranks(nranks, run) && time(NULL) - start < PROMPT;
+}
+
 TEST_UNDER("off", nccl_receives_each_call_once)
 {
     static const char *const names[] = {"ncclAllGather", "ncclAlltoAll", "ncclReduceScatter",
@@ -441,7 +447,7 @@ static void *gather_in_vain(void *argument)
 }
 
 /* Rank 1 neither makes the call nor leaves. */
-static bool shrink_with_abort(struct rank *r)
+TEST_RUN_BY(run_soon, "all", a_shrink_that_aborts_ends_the_parents_calls, RANKS)
 {
     static _Atomic int inside, done;
     struct rank fewer = {.nranks = RANKS - 1, .rank = r->rank > 1 ? r->rank - 1 : r->rank};
@@ -462,13 +468,6 @@ static bool shrink_with_abort(struct rank *r)
     for (int i = 0; i < 1000 * PROMPT && atomic_load(&done) < RANKS - 1; i++)
         usleep(1000);
     return is;
-}
-
-TEST_UNDER("all", a_shrink_that_aborts_ends_the_parents_calls)
-{
-    const time_t start = time(NULL);
-    assert_true(run_ranks(RANKS, shrink_with_abort));
-    assert_true(time(NULL) - start < PROMPT);
 }
 
 /* A thread of rank 0's process is the rank that joins. */
@@ -518,8 +517,11 @@ static void *end_soon(void *argument)
     return NULL;
 }
 
-/* Rank 0 waits for the others, which make no call. */
-static bool abort_from_another_thread(struct rank *r, bool while_destroying)
+/* Rank 0 waits for the others, which make no call. while_destroying: meanwhile, a third thread waits in ncclCommDestroy
+ * for the end of the call. */
+static bool while_destroying;
+
+static bool abort_from_another_thread(struct rank *r)
 {
     int in = 1, out[RANKS];
     bool is;
@@ -545,11 +547,6 @@ static bool abort_from_another_thread(struct rank *r, bool while_destroying)
     }
     r->comm = NULL;
     return is;
-}
-
-static bool abort_while_in_a_call(struct rank *r)
-{
-    return abort_from_another_thread(r, false);
 }
 
 static _Atomic int cancelled_tid;
@@ -590,23 +587,15 @@ TEST_UNDER("all", a_thread_that_is_cancelled_is_in_no_call)
 #ifdef __SANITIZE_ADDRESS__
     skip_because("the sanitizer takes the end of a cancelled thread for an error");
 #endif
-    const time_t start = time(NULL);
-    assert_true(run_ranks(RANKS, cancel_in_a_call));
-    assert_true(time(NULL) - start < PROMPT);
-}
-
-/* As abort_while_in_a_call, while a third thread waits in ncclCommDestroy for the end of the call. */
-static bool abort_while_destroying(struct rank *r)
-{
-    return abort_from_another_thread(r, true);
+    assert_true(run_soon(RANKS, cancel_in_a_call));
 }
 
 TEST_UNDER("all", an_abort_from_another_thread_ends_a_call)
 {
-    const time_t start = time(NULL);
-    assert_true(run_ranks(RANKS, abort_while_in_a_call));
-    assert_true(run_ranks(RANKS, abort_while_destroying));
-    assert_true(time(NULL) - start < PROMPT);
+    for (int also = 0; also < 2; also++) {
+        while_destroying = also;
+        assert_true(run_soon(RANKS, abort_from_another_thread));
+    }
 }
 
 /* Two threads destroy the communicator while a third one is inside a call. */

@@ -31,15 +31,13 @@ expect_table() {
 }
 
 case="no table without the setting"
-run "$program" processes 3
-expect_status 0
+run_to 0 "$program" processes 3
 [ -z "$errors" ] || wrong "nothing on stderr expected"
 
 case="a table for each process"
 export CECL_NCCL_STATS=1
 tables=3
-run "$program" processes 3
-expect_status 0
+run_to 0 "$program" processes 3
 expect_table 1 "$slower" "the call moves no bytes"
 for rank in 0 1 2; do
     expect_error "cecl: rank $rank of 3, process "
@@ -47,8 +45,7 @@ done
 
 case="one table for threads"
 tables=1
-run "$program" threads 3
-expect_status 0
+run_to 0 "$program" threads 3
 expect_table 3 "$slower" "the call moves no bytes"
 for rank in 0 1 2; do
     grep -qE "^cecl: ranks( [012])* $rank( [012])* of 3, process [0-9]+: calls of NCCL$" <<<"$errors" ||
@@ -56,20 +53,17 @@ for rank in 0 1 2; do
 done
 
 case="the heading names the ranks of the largest of many communicators"
-run "$program" crowd 3
-expect_status 0
+run_to 0 "$program" crowd 3
 grep -qE "^cecl: ranks 0 1 2 of 3, process [0-9]+: calls of NCCL$" <<<"$errors" || wrong "ranks 0 1 2 of 3 expected"
 
 case="the heading names the ranks of a communicator whose handle an earlier one had"
-run "$program" again 3
-expect_status 0
+run_to 0 "$program" again 3
 for rank in 0 1 2; do
     expect_error "cecl: rank $rank of 3, process "
 done
 
 case="children of a process that called NCCL count their own calls"
-run "$program" children 2
-expect_status 0
+run_to 0 "$program" children 2
 expect_lines 21
 tables=2
 expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" \
@@ -86,8 +80,7 @@ run env CECL_TEST_NCCL_VERSION=21805 CECL_DEBUG=none "$program" threads 1
 expect_table 1 "NCCL is older than 2.19"
 
 case="strict refuses calls that only move data, and says why once for each function"
-run env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" threads 1
-expect_status 1
+run_to 1 env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" threads 1
 expect_lines 2
 for name in ncclAllGather ncclBcast; do
     expect_error "CECL_NCCL=strict: $name is refused, because it would not be zero SM: $one"
@@ -104,30 +97,25 @@ expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" "$one"
 
 case="calls that cecl serves are in the table, with whether they used SMs"
 tables=2
-run env CECL_NCCL=all "$program" processes 2
-expect_status 0
+run_to 0 env CECL_NCCL=all "$program" processes 2
 expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
 expect_row ncclAllReduce "to 1 MiB" 2 320000 "cecl no" -
 expect_row ncclBcast "to 4 KiB" 1 64 "cecl yes" -
 expect_row ncclAllGather 0 1 0 "NCCL unknown" "the call moves no bytes"
-run env CECL_NCCL=strict "$program" processes 2
-expect_status 0
+run_to 0 env CECL_NCCL=strict "$program" processes 2
 expect_row ncclAllGather "to 64 KiB" 1 4100 "cecl yes" -
 
 case="under strict no setting lets SMs into calls that only move data"
-run env CECL_NCCL=strict CECL_SM_POLICY=allow "$program" processes 2
-expect_status 0
+run_to 0 env CECL_NCCL=strict CECL_SM_POLICY=allow "$program" processes 2
 expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
 
 case="without SMs reductions are passed"
-run env CECL_NCCL=all CECL_SM_POLICY=never "$program" processes 2
-expect_status 0
+run_to 0 env CECL_NCCL=all CECL_SM_POLICY=never "$program" processes 2
 expect_row ncclAllReduce "to 1 MiB" 2 320000 "NCCL unknown" "CECL_SM_POLICY=never: a reduction needs SMs"
 expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
 
 case="the reason is cecl's error: it could not make a communicator"
-run env CECL_NCCL=all CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
-expect_status 0
+run_to 0 env CECL_NCCL=all CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
 why="cecl could not make a communicator: ceclCommInitOob: rank 0: CECL_POOL_BYTES=1: bytes with optional K, M, G, T in "
 expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
 tables=1
@@ -139,8 +127,7 @@ limited() {
     CECL_NCCL=all CECL_DEBUG=none CECL_STAGING_BYTES=64M "$program" processes 2
 }
 for kilobytes in 100 8000; do # too few for words that ranks share, and for memory
-    run limited "$kilobytes"
-    expect_status 0
+    run_to 0 limited "$kilobytes"
     expect_error "RLIMIT_FSIZE (ulimit -f) allows files of $((kilobytes * 1024))"
     [ "$(grep -c " NCCL .* cecl could not make a communicator: ceclCommInitOob: rank" <<<"$errors")" -eq 10 ] || wrong "all calls passed"
 done
@@ -148,25 +135,21 @@ tables=1
 
 case="a non-blocking communicator is served, or the table says why not"
 tables=2
-run env CECL_NCCL=all NCCL_COMM_BLOCKING=0 "$program" processes 2
-expect_status 0
+run_to 0 env CECL_NCCL=all NCCL_COMM_BLOCKING=0 "$program" processes 2
 expect_row ncclAllGather "to 4 KiB" 3 12288 "cecl yes" -
 expect_row ncclAllGather 0 1 0 "NCCL unknown" "the call moves no bytes"
-run env CECL_NCCL=all NCCL_COMM_BLOCKING=0 CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
-expect_status 0
+run_to 0 env CECL_NCCL=all NCCL_COMM_BLOCKING=0 CECL_POOL_BYTES=1 CECL_DEBUG=none "$program" processes 2
 expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
 tables=1
 
 case="calls whose arguments cecl does not know are passed, and counted without bytes"
 lacks="cecl does not serve this function"
-run env CECL_NCCL=all "$program" newest 2
-expect_status 0
+run_to 0 env CECL_NCCL=all "$program" newest 2
 expect_row ncclAllGatherConfig unknown 4 unknown "NCCL unknown" "$lacks"
 expect_row ncclAllReduceConfig unknown 2 unknown "NCCL unknown" "$lacks"
 
 case="strict refuses calls with unknown arguments, if they only move data"
-run env CECL_NCCL=strict CECL_DEBUG=none "$program" newest 2
-expect_status 1
+run_to 1 env CECL_NCCL=strict CECL_DEBUG=none "$program" newest 2
 expect_row ncclAllGatherConfig unknown 2 unknown "refused -" "$lacks"
 expect_row ncclAllReduceConfig unknown 2 unknown "NCCL unknown" "$lacks"
 run env CECL_NCCL=strict CECL_NCCL_STATS=0 "$program" newest 2
@@ -174,19 +157,16 @@ expect_error "CECL_NCCL=strict: ncclAllGatherConfig is refused, because it would
 expect_lines 1
 
 case="a group of many messages prints once that its messages do not all run at the same time"
-run env CECL_NCCL=all CECL_NCCL_STATS=0 "$program" messages 3
-expect_status 0
+run_to 0 env CECL_NCCL=all CECL_NCCL_STATS=0 "$program" messages 3
 expect_error "cecl: a group has more than 256 calls of ncclSend with rank "
 expect_lines 1
 
 case="captured calls have rows of their own, and count once, however often they are replayed"
-run env CECL_NCCL=all "$program" captured 3
-expect_status 0
+run_to 0 env CECL_NCCL=all "$program" captured 3
 expect_row ncclSend "to 4 KiB" 1 4 "NCCL unknown" "captured: captured sends and receives are passed"
 tables=3
 expect_row ncclAllGather "to 4 KiB" 1 16 "cecl yes" "captured: -"
-run env CECL_NCCL=auto "$program" captured 3
-expect_status 0
+run_to 0 env CECL_NCCL=auto "$program" captured 3
 expect_row ncclAllGather "to 4 KiB" 1 16 "NCCL unknown" "captured: $slower"
 tables=1
 
@@ -196,8 +176,7 @@ without_proc='mount -t tmpfs none /proc && exec "$@"'
 if CECL_NCCL=off unshare -rm sh -c "$without_proc" - "$program" threads 1 >"$scratch/tried" 2>&1; then
     case="without /proc calls are passed"
     tables=2
-    run env CECL_NCCL=all unshare -rm sh -c "$without_proc" - "$program" processes 2
-    expect_status 0
+    run_to 0 env CECL_NCCL=all unshare -rm sh -c "$without_proc" - "$program" processes 2
     expect_error "all calls are passed to NCCL, because cecl could not make a communicator: "
     expect_error "/proc/self/maps: No such file or directory; the host device"
     [ "$(grep -c " NCCL .* cecl could not make a communicator: " <<<"$errors")" -eq 10 ] || wrong "all calls passed"
@@ -238,8 +217,7 @@ expect_json "$(cat "$scratch/output")"
 case="what is no place for a table is named, and not waited for"
 for named in "$scratch/pipe: not written: No such device or address (a pipe that nobody reads?)" \
     "$scratch: not written: Is a directory" "/dev/full: not written: 0 of "; do
-    run stats_to "${named%%: *}"
-    expect_status 0
+    run_to 0 stats_to "${named%%: *}"
     expect_error "CECL_NCCL_STATS_FILE=$named"
 done
 limited() {
@@ -248,15 +226,13 @@ limited() {
 }
 : >"$scratch/long.json"
 truncate -s 102000 "$scratch/long.json"
-run limited
-expect_status 0
+run_to 0 limited
 expect_error "CECL_NCCL_STATS_FILE=$scratch/long.json: not written: a file of "
 expect_error " bytes: RLIMIT_FSIZE (ulimit -f) allows files of 102400"
 
 if [ -x "${program}_own_malloc" ]; then
     case="with an allocator of the program's own, NCCL's own calls are not counted"
-    run "${program}_own_malloc" threads 1
-    expect_status 0
+    run_to 0 "${program}_own_malloc" threads 1
     expect_table 1 "$one"
 fi
 exit $failed

@@ -31,6 +31,15 @@ static unsigned us_or(unsigned takes_us)
     return other ? (unsigned)atoi(other) : takes_us;
 }
 
+/* Defines a test whose body each rank runs, and which returns whether the rank succeeded: see passed_by. */
+#define TEST_PASSES(expected, name, nranks, takes_us) \
+    static bool name##_on(struct rank *r); \
+    TEST(name) \
+    { \
+        assert_int_equal(passed_by(nranks, name##_on, takes_us), expected); \
+    } \
+    static bool name##_on(struct rank *r)
+
 /* Whether `name` was this thread's last call of the stand-in. Callers first make another call: older ones do not count. */
 static bool came(const char *name)
 {
@@ -128,7 +137,7 @@ static bool take_step(struct rank *r, int step, bool was_passed[3])
            find_largest(r, step);
 }
 
-static bool train(struct rank *r)
+TEST_PASSES(0, a_program_that_gains_is_served_after_its_trial, 3, us_or(TAKES_US))
 {
     bool is = captures(r, ncclSum, false), was_passed[3] = {false};
     for (int step = 0; step < STEPS && is; step++) {
@@ -140,13 +149,8 @@ static bool train(struct rank *r)
            (getenv("CECL_TEST_TAKES_US") || captures(r, ncclSum, true));
 }
 
-TEST(a_program_that_gains_is_served_after_its_trial)
-{
-    assert_int_equal(passed_by(3, train, us_or(TAKES_US)), 0);
-}
-
 /* The sequence has no period. So the built-in table decides, and passes all its calls. */
-static bool wander(struct rank *r)
+TEST_PASSES(0, without_a_period_the_table_decides, 3, 0)
 {
     bool is = true, was_passed = false;
     uint64_t word = 1;
@@ -158,11 +162,6 @@ static bool wander(struct rank *r)
     return is;
 }
 
-TEST(without_a_period_the_table_decides)
-{
-    assert_int_equal(passed_by(3, wander, 0), 0);
-}
-
 /* The least time of a collective of the stand-in, where each call is tried by itself. */
 #ifdef __SANITIZE_THREAD__
 #define CALL_TAKES_US 20000
@@ -171,7 +170,7 @@ TEST(without_a_period_the_table_decides)
 #endif
 
 /* As in nccl-tests, each size is called again and again, which is a period of one call. */
-static bool repeat_sizes(struct rank *r)
+TEST_PASSES(0, each_size_of_a_benchmark_is_tried, 2, us_or(CALL_TAKES_US))
 {
     enum { CALLS = 1100 };
     int32_t mine[COUNT], all[COUNT * MAX_RANKS];
@@ -190,14 +189,9 @@ static bool repeat_sizes(struct rank *r)
     return is;
 }
 
-TEST(each_size_of_a_benchmark_is_tried)
-{
-    assert_int_equal(passed_by(2, repeat_sizes, us_or(CALL_TAKES_US)), 0);
-}
-
 /* Makes gathers until cecl has its turn, and then reductions, for which three ranks have no row in the table. The first
  * reduction is the call that begins the next period. */
-static bool leave_a_turn(struct rank *r)
+TEST_PASSES(3 * 99, a_turn_ends_with_its_period, 3, CALL_TAKES_US)
 {
     enum { MOST_CALLS = 1000, OTHER_CALLS = 100 };
     bool is = true, was_passed = true;
@@ -209,11 +203,6 @@ static bool leave_a_turn(struct rank *r)
         passed += was_passed && i > 0;
     }
     return is;
-}
-
-TEST(a_turn_ends_with_its_period)
-{
-    assert_int_equal(passed_by(3, leave_a_turn, CALL_TAKES_US), 3 * 99);
 }
 
 /* Half of the communicator's calls come after it was split; the child has a trial of its own. */

@@ -74,16 +74,21 @@ static void says(const char *text)
         fail_msg("'%s' lacks '%s'", ceclGetLastError(NULL), text);
 }
 
+static ceclResult_t gather_on_all(void)
+{
+    OK(ceclGroupStart());
+    for (int r = 0; r < RANKS; r++)
+        OK(ceclAllGather(recv[r] + r * BYTES, recv[r], BYTES, ceclInt8, comms[r], streams[r]));
+    return ceclGroupEnd();
+}
+
 /* Captures as on GPUs, whose streams capture calls. The stand-in knows no streams, so it carries the calls out at once. */
 static void capture_gathers(ceclGraph_t graphs[RANKS])
 {
     replaced.on_host = false;
     for (int r = 0; r < RANKS; r++)
         OK(ceclStreamBeginCapture(comms[r], streams[r]));
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclAllGather(recv[r] + r * BYTES, recv[r], BYTES, ceclInt8, comms[r], streams[r]));
-    OK(ceclGroupEnd());
+    OK(gather_on_all());
     for (int r = 0; r < RANKS; r++) {
         OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
         comms[r]->launcher->gone_ms = 20;
@@ -164,14 +169,6 @@ TEST_BETWEEN(an_abort_ends_a_wait_inside_nccl, open_ranks, close_ranks)
     pthread_join(thread, NULL);
     assert_true(was_ended);
     assert_int_equal(result, ceclRemoteError);
-}
-
-static ceclResult_t gather_on_all(void)
-{
-    OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclAllGather(recv[r] + r * BYTES, recv[r], BYTES, ceclInt8, comms[r], streams[r]));
-    return ceclGroupEnd();
 }
 
 TEST_BETWEEN(calls_of_one_thread_with_all_ranks_are_right, open_ranks, close_ranks)
