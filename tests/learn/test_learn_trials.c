@@ -72,42 +72,35 @@ static void run_one(struct tally *tally, const struct program *program, uint32_t
 
 /* Goals of the design: a slower arm is kept once in 1,000 times; a gain of more than four standard errors is kept 99
  * times in 100; ranks never differ. */
-static void expect_goals(const struct tally *tally, uint64_t programs)
+static void expect_goals(struct program (*any)(uint64_t), bool are_timely)
 {
+    const uint64_t seed = number("CECL_TEST_SEED", 1);
+    const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
+    struct tally tally = {0};
+    for (uint64_t i = 0; i < programs; i++) {
+        const struct program program = any(seed * 100003 + i);
+        /* 60 periods, and more if there are evaluation steps, or if ranks are late */
+        const uint32_t most = 60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 16 : 0);
+        run_one(&tally, &program, are_timely ? most : UINT32_MAX);
+    }
     print_message("%d slower kept, %d of %d gains missed, %d without a verdict, %d late\n",
-                  tally->slower, tally->missed, tally->gaining, tally->none, tally->late);
-    assert_int_equal(tally->disagree, 0);
-    assert_true(tally->slower * 1000 <= (int)programs);
-    assert_true(tally->gaining > (int)programs / 2);
-    assert_true(tally->missed * 100 <= tally->gaining);
-    assert_true(tally->none * 100 <= (int)programs);
-    assert_int_equal(tally->late, 0);
+                  tally.slower, tally.missed, tally.gaining, tally.none, tally.late);
+    assert_int_equal(tally.disagree, 0);
+    assert_true(tally.slower * 1000 <= (int)programs);
+    assert_true(tally.gaining > (int)programs / 2);
+    assert_true(tally.missed * 100 <= tally.gaining);
+    assert_true(tally.none * 100 <= (int)programs);
+    assert_int_equal(tally.late, 0);
 }
 
 TEST(arms_that_gain_are_kept_and_slower_ones_are_not)
 {
-    const uint64_t seed = number("CECL_TEST_SEED", 1);
-    const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
-    struct tally tally = {0};
-    for (uint64_t i = 0; i < programs; i++) {
-        const struct program program = any_program(seed * 100003 + i);
-        /* 60 periods, and more if there are evaluation steps, or if ranks are late */
-        run_one(&tally, &program,
-                60 + 2 + program.lag + program.ahead + (program.odd > 0 ? 16 : 0));
-    }
-    expect_goals(&tally, programs);
+    expect_goals(any_program, true);
 }
 
 TEST(so_are_those_of_loops_whose_ranks_are_far_apart)
 {
-    const uint64_t seed = number("CECL_TEST_SEED", 1);
-    const uint64_t programs = number("CECL_TEST_PROGRAMS", (uint64_t)test_share(1000));
-    struct tally tally = {0};
-    for (uint64_t i = 0; i < programs; i++) {
-        const struct program program = any_loop(seed * 100003 + i);
-        run_one(&tally, &program, UINT32_MAX);
-    }
-    expect_goals(&tally, programs);
+    expect_goals(any_loop, false);
 }
 
 /* In each of `seeds` programs all communicators get a verdict; only the first one gains. */

@@ -46,6 +46,15 @@ def equal(got, expected, what):
         raise AssertionError(f"{what}: {got.tolist()[:16]}, expected {expected.tolist()[:16]}")
 
 
+def refused(words, call):
+    try:
+        call()
+    except (ValueError, TypeError, RuntimeError) as error:
+        assert words in str(error), f"{words!r} expected in: {error}"
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
 def all_gather_of_every_type(at):
     for count, dtype in [(n, t) for n in (1, 5, 4099) for t in TYPES + (torch.bool, torch.complex64)]:
         mine, output = at.numbers(at.rank, count, dtype), at.poisoned(count * at.size, dtype)
@@ -371,13 +380,6 @@ def tiles_go_to_their_roots(at):
 
 
 def wrong_arguments_are_named(at):
-    def refused(words, call):
-        try:
-            call()
-        except (ValueError, TypeError, RuntimeError) as error:
-            assert words in str(error), f"{words!r} expected in: {error}"
-        else:
-            raise AssertionError(f"not refused: {words}")
     refused("not contiguous", lambda: dist.all_reduce(torch.zeros(4, 4, device=at.device).t()))
     refused("SUM, PRODUCT, MIN, MAX or AVG", lambda: dist.all_reduce(at.numbers(0, 4), dist.ReduceOp.BXOR))
     refused("a reduction of torch.bool", lambda: dist.all_reduce(at.numbers(0, 4, torch.bool)))

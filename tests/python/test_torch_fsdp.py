@@ -4,7 +4,7 @@ Skipped (77) if torch is missing. Ranks are processes, as in test_torch_backend.
 import copy
 import sys
 
-from test_torch_backend import equal, kind, main, torch  # skips
+from test_torch_backend import equal, kind, main, refused, torch  # skips
 import torch.distributed as dist
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, StateDictOptions
 from torch.distributed.device_mesh import init_device_mesh
@@ -172,14 +172,6 @@ def a_training_and_its_state(at):
 
 
 def wrong_uses_are_named(at):
-    def refused(words, function):
-        try:
-            function()
-        except (ValueError, RuntimeError) as error:
-            assert words in str(error), error
-        else:
-            raise AssertionError(f"{words}: not refused")
-
     refused("call that first", lambda: fsdp.use(torch.nn.Linear(2, 2)))
     scatter, group = fsdp._ReduceScatter(), dist.group.WORLD
     scatter.begin(torch.bfloat16)

@@ -6,7 +6,7 @@ import os
 import random
 import sys
 
-from test_torch_backend import (equal, kind, main, moe, on_device, rows_of, splits_of, torch)  # skips
+from test_torch_backend import (equal, kind, main, moe, on_device, refused, rows_of, splits_of, torch)  # skips
 import torch.distributed as dist
 import torch.nn.functional as functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -343,15 +343,6 @@ def attention_equals_that_of_one_rank(at):
         assert torch.allclose(got, expected.tensor_split(at.size, 1)[at.rank])
         got.square().sum().backward()
         assert torch.allclose(mine.grad, whole.grad.tensor_split(at.size, 1)[at.rank])
-
-
-def refused(words, call):
-    try:
-        call()
-    except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
-        assert words in str(error), f"{words!r} expected in: {error}"
-    else:
-        raise AssertionError(f"not refused: {words}")
 
 
 def wrong_arguments_are_named(at):
