@@ -401,11 +401,6 @@ TEST(captures_that_come_and_go_leave_memory_free)
     assert_true(before < after + ((size_t)64 << 20)); /* the other rank may use the GPU too */
 }
 
-static int run(void)
-{
-    return tests_run(open_comm, close_comm);
-}
-
 int main(void)
 {
     int status = 0;
@@ -417,7 +412,7 @@ int main(void)
         return 1;
     rank = child == 0;
     alarm(PROGRAM_S);
-    const int failed = run();
+    const int failed = tests_run(open_comm, close_comm);
     if (rank == 1)
         _exit(failed != 0);
     return waitpid(child, &status, 0) != child || status != 0 || failed != 0;

@@ -189,8 +189,7 @@ static ceclResult_t check(const void *ptr, size_t bytes)
 
 TEST(memory_of_cuda_malloc_is_taken_whole_and_in_part)
 {
-    char *memory = NULL;
-    must_cuda(cudaMalloc((void **)&memory, BYTES));
+    char *memory = allocate(BYTES);
     must(check(memory, BYTES));
     must(check(memory + 4096, BYTES - 4096));
     must(check(memory + BYTES - 1, 1));
@@ -200,8 +199,7 @@ TEST(memory_of_cuda_malloc_is_taken_whole_and_in_part)
 
 TEST(range_past_the_end_of_its_allocation_is_refused_with_what_is_left)
 {
-    char *memory = NULL;
-    must_cuda(cudaMalloc((void **)&memory, BYTES));
+    char *memory = allocate(BYTES);
     refused(ceclInvalidArgument, "8388609 bytes needed, 8388608 left", check(memory, BYTES + 1));
     refused(ceclInvalidArgument, "2 bytes needed, 1 left", check(memory + BYTES - 1, 2));
     refused(ceclInvalidArgument, "left in its allocation", check(memory, SIZE_MAX));
@@ -268,10 +266,9 @@ TEST(other_memory_is_refused)
 
 TEST(memory_of_another_gpu_is_refused_naming_both)
 {
-    void *memory = NULL;
     need_two();
     must_cuda(cudaSetDevice(1));
-    must_cuda(cudaMalloc(&memory, BYTES));
+    char *memory = allocate(BYTES);
     must_cuda(cudaSetDevice(0));
     assert_refused(memory, BYTES, "memory of GPU 1");
     refused(ceclInvalidArgument, "memory of GPU 1; memory of GPU 0", check(memory, BYTES));

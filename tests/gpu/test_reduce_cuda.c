@@ -30,6 +30,13 @@ static void fill(ceclDataType_t type, uint64_t seed)
     }
 }
 
+static struct cecl_reduction reduction_of(ceclDataType_t type, uint64_t count, uint32_t nsrc,
+                                          const void *const *src, void *dst, uint32_t max_sms)
+{
+    return (struct cecl_reduction){
+        .dst = dst, .src = src, .nsrc = nsrc, .max_sms = max_sms, .count = count, .type = type};
+}
+
 static ceclDataType_t result_type(const struct cecl_reduction *r)
 {
     return r->widens ? ceclFloat32 : r->type;
@@ -200,11 +207,8 @@ TEST_IF(!is_short(), as_many_sources_as_are_promised, NULL, NULL)
         src[s] = device[s % SOURCES] + 16 * s;
         host_src[s] = here[s % SOURCES] + 16 * s;
     }
-    struct cecl_reduction r = {.dst = expected,
-                               .src = host_src,
-                               .nsrc = CECL_REDUCE_CUDA_SOURCES_MAX,
-                               .count = 20000,
-                               .type = ceclFloat32};
+    struct cecl_reduction r =
+        reduction_of(ceclFloat32, 20000, CECL_REDUCE_CUDA_SOURCES_MAX, host_src, expected, 0);
     cecl_reduce_host(&r);
     r.src = src;
     r.dst = device[SOURCES] + MARGIN;
@@ -236,13 +240,9 @@ static struct cecl_reduction reduction_by(const struct way *way, uint64_t count,
         src[s] = device[s] + offset_of(way->lie, s, ceclFloat32);
         host_src[s] = here[s] + offset_of(way->lie, s, ceclFloat32);
     }
-    struct cecl_reduction r = {.dst = expected,
-                               .src = host_src,
-                               .nsrc = way->nsrc,
-                               .max_sms = way->sms,
-                               .count = count,
-                               .type = ceclFloat32,
-                               .kernel = way->kernel};
+    struct cecl_reduction r =
+        reduction_of(ceclFloat32, count, way->nsrc, host_src, expected, way->sms);
+    r.kernel = way->kernel;
     cecl_reduce_host(&r);
     r.src = src;
     r.dst = device[SOURCES] + offset_of(way->lie, SOURCES, ceclFloat32);
@@ -540,21 +540,14 @@ static void a_kernel_does(const struct way *way, uint32_t does, bool ended)
     assert_int_equal(blocks_left(), 0);
 }
 
-TEST(a_meeting_is_as_much_as_is_asked_for)
+/* ended: a communicator has failed. Its kernels write no more words to peers, end their own waits, and set `done`. */
+TEST(a_meeting_is_as_much_as_is_asked_for_and_a_word_silences_it)
 {
     fill(ceclFloat32, 31);
-    for (size_t w = 0; w < WAYS; w++)
-        for (uint32_t does = 0; does <= EVERYTHING; does++)
-            a_kernel_does(&ways[w], does, false);
-}
-
-/* A communicator has failed: its kernels write no more words to peers, end their own waits, and set `done`. */
-TEST(a_word_silences_it)
-{
-    fill(ceclFloat32, 32);
-    for (size_t w = 0; w < WAYS; w++)
-        for (uint32_t does = 0; does <= EVERYTHING; does++)
-            a_kernel_does(&ways[w], does, true);
+    for (int ended = 0; ended < 2; ended++)
+        for (size_t w = 0; w < WAYS; w++)
+            for (uint32_t does = 0; does <= EVERYTHING; does++)
+                a_kernel_does(&ways[w], does, ended);
 }
 
 /* A hundred kernels in a row: each must find the count of blocks that are left at 0. */
@@ -627,14 +620,11 @@ static struct cecl_meeting waits_for(uint32_t round)
 static struct cecl_reduction taking(const struct way *way, const void *const *got, uint64_t count,
                                     uint32_t sms, const struct cecl_meeting *waits)
 {
-    return (struct cecl_reduction){.dst = out + ((uintptr_t)*got & 15),
-                                   .src = got,
-                                   .nsrc = 1,
-                                   .max_sms = sms,
-                                   .count = count,
-                                   .type = ceclFloat32,
-                                   .kernel = way->kernel,
-                                   .meeting = waits};
+    struct cecl_reduction r =
+        reduction_of(ceclFloat32, count, 1, got, out + ((uintptr_t)*got & 15), sms);
+    r.kernel = way->kernel;
+    r.meeting = waits;
+    return r;
 }
 
 static void all_was_there(const struct way *way, const struct cecl_reduction *takes,
@@ -739,14 +729,10 @@ static void side_by_side(uint64_t *x, unsigned char *to, int copier, cudaStream_
                  copy_at = copy_first ? first : first + written;
     const void *src = device[0] + kernel_at;
     const struct cecl_meeting waits = meeting_of(CECL_MEET_WAIT_FIRST, 0);
-    const struct cecl_reduction r = {.dst = to + kernel_at,
-                                     .src = &src,
-                                     .nsrc = 1,
-                                     .max_sms = 1 + (uint32_t)(random_bits(x) % 8),
-                                     .count = written / word,
-                                     .type = ceclUint32,
-                                     .meeting = &waits};
+    struct cecl_reduction r = reduction_of(ceclUint32, written / word, 1, &src, to + kernel_at,
+                                           1 + (uint32_t)(random_bits(x) % 8));
     struct cecl_memop gate = {&words->done, 1, CECL_MEMOP_WAIT};
+    r.meeting = &waits;
     words_start(0);
     must_cuda(cudaMemcpy(to, here[SOURCES], ROOM, cudaMemcpyDefault));
     must_cuda(cudaSetDevice(copier));
@@ -837,15 +823,11 @@ static void sides_reduce(uint32_t sms)
         const size_t half = (size_t)g * HALF;
         const void *src[] = {sides[0].in + half, sides[1].in + half};
         void *also = sides[1 - g].got + half;
-        const struct cecl_reduction r = {.dst = sides[g].got + half,
-                                         .also = &also,
-                                         .nalso = 1,
-                                         .src = src,
-                                         .nsrc = 2,
-                                         .max_sms = sms,
-                                         .count = HALF / sizeof(uint32_t),
-                                         .type = ceclUint32,
-                                         .kernel = CECL_REDUCE_BULK};
+        struct cecl_reduction r =
+            reduction_of(ceclUint32, HALF / sizeof(uint32_t), 2, src, sides[g].got + half, sms);
+        r.also = &also;
+        r.nalso = 1;
+        r.kernel = CECL_REDUCE_BULK;
         must_cuda(cudaSetDevice(g));
         must(cecl_reduce_cuda(sides[g].stream, &r));
     }

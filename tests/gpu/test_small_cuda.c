@@ -238,6 +238,15 @@ static void ranks_get_what_they_should(struct cecl_small s, size_t lie, bool in_
     }
 }
 
+static struct cecl_small small_of(int kind, size_t bytes, ceclDataType_t type, int op, uint32_t sms)
+{
+    return (struct cecl_small){.kind = (enum cecl_small_kind)kind,
+                               .bytes = bytes,
+                               .type = type,
+                               .op = (ceclRedOp_t)op,
+                               .max_sms = sms};
+}
+
 static void reductions_give_the_hosts_bits(enum cecl_small_kind kind)
 {
     static const size_t counts[] = {1, 13, 1000, 5021};
@@ -249,11 +258,8 @@ static void reductions_give_the_hosts_bits(enum cecl_small_kind kind)
                     if (is_counted ? cecl_reduction_counts((ceclDataType_t)type, (ceclRedOp_t)op)
                                    : op != ceclAvg || formats[type].fraction > 0)
                         ranks_get_what_they_should(
-                            (struct cecl_small){.kind = kind,
-                                                .bytes = counts[c] * formats[type].bytes,
-                                                .type = (ceclDataType_t)type,
-                                                .op = (ceclRedOp_t)op,
-                                                .max_sms = c == 3 ? 2 : 0},
+                            small_of(kind, counts[c] * formats[type].bytes, (ceclDataType_t)type,
+                                     op, c == 3 ? 2 : 0),
                             (size_t)((c + op) % 2) * formats[type].bytes, in_place);
     }
 }
@@ -281,10 +287,7 @@ TEST_IF(!is_short(), reductions_of_any_size_give_the_hosts_bits, NULL, NULL)
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_REDUCE_SCATTER; kind++)
         for (size_t i = 0; i < EDGES; i++)
             for (uint32_t sms = 0; sms < 4; sms++)
-                ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
-                                                               .bytes = edges[i],
-                                                               .type = ceclFloat32,
-                                                               .max_sms = sms},
+                ranks_get_what_they_should(small_of(kind, edges[i], ceclFloat32, ceclSum, sms),
                                            sms % 2 * 4, sms > 1);
 }
 
@@ -311,11 +314,8 @@ TEST_IF(!is_short(), blocks_of_every_few_bytes_arrive_whole, NULL, NULL)
     for (int kind = CECL_SMALL_ALL_REDUCE; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t bytes = 1; bytes <= 64; bytes++)
             for (size_t lie = 0; lie < 16; lie += 13)
-                ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
-                                                               .bytes = bytes,
-                                                               .type = ceclUint8,
-                                                               .op = ceclMax},
-                                           lie, bytes % 2 != 0);
+                ranks_get_what_they_should(small_of(kind, bytes, ceclUint8, ceclMax, 0), lie,
+                                           bytes % 2 != 0);
 }
 
 TEST_IF(!is_short(), blocks_around_edges_arrive_whole, NULL, NULL)
@@ -324,9 +324,8 @@ TEST_IF(!is_short(), blocks_around_edges_arrive_whole, NULL, NULL)
     for (int kind = CECL_SMALL_ALL_GATHER; kind <= CECL_SMALL_ALL_TO_ALL; kind++)
         for (size_t i = 1; i < EDGES - 1; i++)
             for (size_t more = 0; more < 3; more++) /* one byte less, none, or one byte more */
-                ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
-                                                               .bytes = edges[i] - 1 + more},
-                                           more, i % 2 != 0);
+                ranks_get_what_they_should(
+                    small_of(kind, edges[i] - 1 + more, ceclInt8, ceclSum, 0), more, i % 2 != 0);
 }
 
 TEST(blocks_arrive_whole_at_any_alignment)
@@ -337,9 +336,8 @@ TEST(blocks_arrive_whole_at_any_alignment)
         for (size_t i = is_short(); i < sizeof(sizes) / sizeof(sizes[0]); i += is_short() ? 4 : 1)
             for (size_t lie = 0; lie < 8; lie += 5)
                 for (int in_place = 0; in_place < 2; in_place++)
-                    ranks_get_what_they_should(
-                        (struct cecl_small){.kind = (enum cecl_small_kind)kind, .bytes = sizes[i]},
-                        lie, in_place != 0);
+                    ranks_get_what_they_should(small_of(kind, sizes[i], ceclInt8, ceclSum, 0), lie,
+                                               in_place != 0);
 }
 
 /* In place, so that a call's result is the next call's input. After k sums of ones, all values are n^k; data of an
@@ -348,7 +346,6 @@ TEST_IF(!is_short(), calls_follow_each_other_without_a_pause, NULL, NULL)
 {
     enum { COUNT = 4096, CALLS = 30, TURNS = 300 }; /* doubles are exact up to 8^20 */
     static double host[COUNT];
-    const struct cecl_small s = {.kind = CECL_SMALL_ALL_REDUCE, .type = ceclFloat64, .op = ceclSum};
     for (int turn = 0; turn < TURNS; turn++) {
         double expected = 1;
         for (int i = 0; i < COUNT; i++)
@@ -356,11 +353,11 @@ TEST_IF(!is_short(), calls_follow_each_other_without_a_pause, NULL, NULL)
         for (int g = 0; g < n; g++)
             must_cuda(cudaMemcpy(recv[g] + MARGIN, host, sizeof(host), cudaMemcpyDefault));
         for (int c = 0; c < CALLS; c++, epoch++) {
-            struct cecl_small call = s;
-            call.bytes = sizeof(host);
+            struct cecl_small call =
+                small_of(CECL_SMALL_ALL_REDUCE, sizeof(host), ceclFloat64, ceclSum, 0);
             if (c % 3 == 1) /* a call that uses fewer lines, and changes no value */
-                call = (struct cecl_small){.kind = CECL_SMALL_ALL_GATHER,
-                                           .bytes = sizeof(host) / (size_t)n / 16 * 16};
+                call = small_of(CECL_SMALL_ALL_GATHER, sizeof(host) / (size_t)n / 16 * 16, ceclInt8,
+                                ceclSum, 0);
             for (int k = 0; k < n; k++)
                 enqueue((k + c) % n, call, 0, true);
             expected *= c % 3 == 1 ? 1 : n;
@@ -452,11 +449,8 @@ TEST(a_meeting_is_told_and_its_end_too)
         for (size_t bytes = 16; bytes <= SLOT; bytes *= 16) /* by one block, and by many */
             for (uint32_t sms = 0; sms < 3; sms++) {
                 meet(100 + (uint32_t)kind);
-                ranks_get_what_they_should((struct cecl_small){.kind = (enum cecl_small_kind)kind,
-                                                               .bytes = bytes,
-                                                               .type = ceclFloat16,
-                                                               .max_sms = sms},
-                                           0, sms == 1);
+                ranks_get_what_they_should(small_of(kind, bytes, ceclFloat16, ceclSum, sms), 0,
+                                           sms == 1);
                 meetings_ended(0, true);
             }
     told = 0;
@@ -502,10 +496,7 @@ TEST(kernels_that_begin_after_the_end_tell_nothing)
         meet(30);
         for (int g = 0; g < n; g++) {
             words[g][0] = 1;
-            enqueue(g,
-                    (struct cecl_small){
-                        .kind = (enum cecl_small_kind)kind, .bytes = 20000, .type = ceclFloat32},
-                    0, false);
+            enqueue(g, small_of(kind, 20000, ceclFloat32, ceclSum, 0), 0, false);
         }
         epoch++;
         for (int g = 0; g < n; g++) {

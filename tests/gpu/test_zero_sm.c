@@ -25,11 +25,13 @@ static struct hold_sms *holds[MAX_GPUS];
             fail_msg("%s: %s", #expr, ceclGetLastError(NULL)); \
     } while (0)
 
-static void open_all(void)
+static void open_all(const char *policy)
 {
     assert_int_equal(cudaGetDeviceCount(&gpus), cudaSuccess);
     gpus = gpus > MAX_GPUS ? MAX_GPUS : gpus;
+    setenv("CECL_SM_POLICY", policy, 1);
     OK(ceclCommInitAll(comms, gpus, NULL));
+    unsetenv("CECL_SM_POLICY");
     for (int g = 0; g < gpus; g++)
         OK(ceclStreamCreate(comms[g], &streams[g]));
     OK(ceclGroupStart());
@@ -167,9 +169,7 @@ static ceclExplanation_t explain(const struct shape *shape)
 TEST(local_copies_wait_for_an_sm)
 {
     const struct shape *shape = &exchange_out_of_place;
-    setenv("CECL_SM_POLICY", "allow", 1);
-    open_all();
-    unsetenv("CECL_SM_POLICY");
+    open_all("allow");
     const ceclExplanation_t explained = explain(shape);
     assert_int_equal(explained.localCopies, 1);
     fill(shape, 23);
@@ -188,9 +188,7 @@ TEST(local_copies_wait_for_an_sm)
 
 TEST(a_barrier_needs_no_sm)
 {
-    setenv("CECL_SM_POLICY", "never", 1);
-    open_all();
-    unsetenv("CECL_SM_POLICY");
+    open_all("never");
     hold_all();
     for (int g = 0; g < gpus; g++)
         OK(ceclBarrier(comms[g], streams[g]));
@@ -269,9 +267,7 @@ static void check_got(unsigned seed)
 
 TEST(puts_gets_and_signals_need_no_sm)
 {
-    setenv("CECL_SM_POLICY", "never", 1);
-    open_all();
-    unsetenv("CECL_SM_POLICY");
+    open_all("never");
     share_all();
     fill(&gather_in_place, 31);
     put_all(); /* once before, so that all setup is done when SMs are held */
@@ -339,9 +335,7 @@ static void launch_graphs(const cudaGraphExec_t graphs[MAX_GPUS])
 static void each_launch_needs_no_sm(const struct shape *shape)
 {
     cudaGraphExec_t graphs[MAX_GPUS];
-    setenv("CECL_SM_POLICY", "never", 1);
-    open_all();
-    unsetenv("CECL_SM_POLICY");
+    open_all("never");
     capture_calls(shape, graphs);
     fill(shape, 5);
     launch_graphs(graphs); /* the first launch uploads the graph, which may need an SM */
@@ -383,7 +377,7 @@ TEST(communicators_leak_no_gpu_memory)
 {
     size_t before = 0, after = 0, all = 0;
     for (int i = 0; i < 12; i++) {
-        open_all();
+        open_all("reduce_only");
         close_all();
         cudaSetDevice(0);
         assert_int_equal(cudaMemGetInfo(i == 1 ? &before : &after, &all), cudaSuccess);
