@@ -19,7 +19,7 @@ struct cecl_gpu {
 
 ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
 
-/* The GPUs for which one purpose, `owner` (such as "reduction"), has its kernels. For each GPU, `loaded` is 1 + the id
+/* The GPUs for which one purpose, `who` (such as "reduction"), has its kernels. For each GPU, `loaded` is 1 + the id
  * of the context in which these kernels are loaded, or 0. `loaded` is atomic, so launches need no lock. A kernel's
  * handle serves all contexts, but each context loads the kernel at its first use. So a context that replaces a
  * destroyed one must load the kernels again. */
@@ -29,10 +29,10 @@ struct cecl_gpus {
     _Atomic unsigned long long loaded[CECL_GPUS_MAX];
 };
 
-/* Calls `load`, unless `load` was called in the current context before. One thread of the process is in `load` at a
+/* Calls `load`, unless the kernels are loaded in the current context. One thread of the process is in `load` at a
  * time. */
 ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus);
-/* Finds the current GPU, for a launch. Prepares it if it was prepared in no context yet. */
+/* Finds the current GPU, for a launch. Calls `load` if no context of this GPU has had the kernels yet. */
 ceclResult_t cecl_gpus_current(struct cecl_gpus *gpus, struct cecl_gpu *gpu);
 
 /* Finds a kernel and loads it into the current context. To be called by `load`.

@@ -276,7 +276,7 @@ static void go_on(struct life *life)
     life_prove(life, life->comm, NULL, life->n);
 }
 
-/* Lists what a process keeps without a refusal, too: the message of the ended communicator, a thread's group. */
+/* Lists allocations that are kept even if nothing is refused: the ended communicator's message, a thread's group. */
 static void list_left(struct life *life)
 {
     uintptr_t *left = life->report->left, at;

@@ -1,5 +1,5 @@
 /* Settings, names of variables, and files of thresholds, as arbitrary text: each is accepted, or refused with its name.
- * Accepted text has the same value in the environment, and an accepted file is printed and read again. */
+ * A setting's text means the same if the environment has it. An accepted file, printed and read again, is unchanged. */
 #include "input.h"
 #include "plan/tuning.h"
 #include "util/settings.h"

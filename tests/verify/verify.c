@@ -158,7 +158,7 @@ static void release(struct verifier *v)
     free(v->ranks);
 }
 
-/* Counts the lanes and numbers that plans of messages use. */
+/* Finds how many counters and lanes a program uses, and the largest value of a counter. */
 static void begin_program(struct verifier *v)
 {
     v->ncounters = CECL_COUNTERS + v->program->ncounters;
