@@ -279,7 +279,7 @@ static struct peer *take_off(struct root *root, int which)
     return peer;
 }
 
-/* Drops a caller that was too slow. Asks it to connect again, because it may be a rank whose process was stopped. */
+/* Drops a caller, but asks it first to connect again, because it may be a rank whose process was only slow. */
 static void put_off(struct root *root, int which)
 {
     static const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};

@@ -28,8 +28,8 @@ static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t byte
     return (uint64_t)(sender - (sender > receiver)) * bytes;
 }
 
-/* lower.c: why a plan that only moves data needs no SM, or that it needs SMs because ranks share a GPU; for ceclExplain.
- * NULL: it needs SMs for copies within this rank's memory; the caller says why it has such copies. */
+/* lower.c: for ceclExplain, why a plan that only moves data needs no SM, or that ranks share a GPU and so
+ * need SMs. NULL: it needs SMs for copies within this rank's memory; the caller says why it has such copies. */
 const char *cecl_reason_of_moving(const struct cecl_plan *plan);
 
 /* up to cecl_pieces_of: functions of lower_block.c, unless a comment names another file */

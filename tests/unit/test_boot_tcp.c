@@ -434,7 +434,7 @@ static bool is_kept(int caller)
     return recv(caller, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/* The caller may be a rank whose machine stood still. */
+/* It is asked, not only dropped, because it may be a rank whose machine stopped for a while. */
 TEST(a_caller_that_stops_halfway_is_asked_to_come_again)
 {
     struct host host;
