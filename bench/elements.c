@@ -25,8 +25,7 @@ bool elements_can(const struct type *type, int nranks)
     return nranks * LARGEST <= exact_to(type->id);
 }
 
-/* The bits of a number. A float is made from an fp32 by dropping its lowest bits, which are 0 for such small
- * numbers. */
+/* The bits of a number up to LARGEST. bf16 and fp16 lack the lowest bits of an fp32, which are 0 for these numbers. */
 static uint64_t bits_of(ceclDataType_t type, unsigned value)
 {
     const float f = (float)value;

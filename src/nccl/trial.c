@@ -1,9 +1,9 @@
 /* See trial.h. */
 #include "nccl/trial.h"
 
-/* This many periods lie between an offer and the decision, so that all ranks have time to offer. If a rank is too late,
- * its host is far behind, but by no more than the launches that a GPU's queue holds, about 1,000. So the next offer
- * lasts four times as long, but at most LONGEST_OFFER repetitions. */
+/* This many periods lie between an offer and the decision, so that all ranks have time to offer. If a rank was too
+ * late, the next offer lasts four times as long, but at most LONGEST_OFFER repetitions: no host is behind another by
+ * more than the launches that a GPU's queue holds, about 1,000. */
 #define OFFER_PERIODS 4u
 #define LONGEST_OFFER 2048u
 /* If a subject is so short that several repetitions make one period, its trial begins only after this many periods: a

@@ -381,7 +381,7 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
     teams_come_late(&bursts_own, 8);
     make_puts(first, end);
     mail_ahead(first);
-    if (bursts_hooks) /* may wait for streams, so no message may lack its other end */
+    if (bursts_hooks) /* the hook can wait for streams, so this rank makes its messages before */
         bursts_hooks->aside(first, end);
     if (grouped)
         multi_ok(NULL, ceclGroupStart());
