@@ -7,15 +7,6 @@ static struct cecl_plan lower_one(enum cecl_op_index op, bool in_place,
     return lower_at(part_of(op, in_place, direction, 4096), nranks, rank);
 }
 
-TEST(all_gather_in_place_issues_no_local_copy)
-{
-    struct cecl_plan plan = lower_one(CECL_OP_ALL_GATHER, true, CECL_PUSH, 4, 2);
-    assert_int_equal(cecl_plan_local_copies(&plan), 0);
-    assert_int_equal(plan.ncopies, 3);
-    assert_int_equal(cecl_plan_bytes(&plan), 3 * 4096);
-    cecl_plan_free(&plan);
-}
-
 TEST(out_of_place_issues_one_local_copy)
 {
     static const enum cecl_op_index ops[] = {CECL_OP_ALL_GATHER, CECL_OP_ALL_TO_ALL};

@@ -57,24 +57,23 @@ static void *run_large(void *argument)
     return NULL;
 }
 
-static void open_all(void)
+static int open_all(void **state)
 {
     open_with(LONG_MS, LONG_MS);
+    return 0;
 }
 
-TEST(a_death_that_an_exchange_saw_is_seen_by_the_watch)
+TEST_BETWEEN(a_death_that_an_exchange_saw_is_seen_by_the_watch, open_all, close_ranks)
 {
-    open_all();
     die(2);
     assert_int_equal(exchange_as_rank_0(), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "rank 2 ended"));
     assert_int_equal(cecl_mesh_watch(ranks[0].mesh, 50), ceclRemoteError);
     assert_non_null(strstr(cecl_message(), "rank 2 ended"));
-    close_ranks(NULL);
 }
 
 /* Ranks 1 and 2 come to an exchange that rank 0 has given up. Rank 0's next call repeats the reason. */
-TEST(a_broken_mesh_gives_its_first_reason_again)
+TEST_BETWEEN(a_broken_mesh_gives_its_first_reason_again, NULL, close_ranks)
 {
     static const char words[] = "joining: ranks 1 and 2 did not come within 3000 ms "
                                 "(CECL_INIT_TIMEOUT_MS); has a process ended?";
@@ -91,7 +90,6 @@ TEST(a_broken_mesh_gives_its_first_reason_again)
     const ceclResult_t own = cecl_fail(ceclSystemError, "no descriptor left (ulimit -n)");
     assert_int_equal(cecl_mesh_agree(ranks[0].mesh, own), ceclSystemError);
     assert_string_equal(cecl_message(), "no descriptor left (ulimit -n)");
-    close_ranks(NULL);
 }
 
 /* Exchanges descriptors as ranks of several processes do. */
@@ -120,9 +118,8 @@ static void *run_fds_within(void *argument)
     return NULL;
 }
 
-TEST(ranks_of_one_process_use_each_others_descriptors)
+TEST_BETWEEN(ranks_of_one_process_use_each_others_descriptors, open_all, close_ranks)
 {
-    open_all();
     for (int r = 0; r < RANKS; r++)
         own_fds[r] = dup(2);
     const int before = open_descriptors();
@@ -136,7 +133,6 @@ TEST(ranks_of_one_process_use_each_others_descriptors)
         assert_int_equal(fcntl(own_fds[r], F_GETFD) >= 0, r != 1);
         assert_int_equal(cecl_mesh_fd_is_gone(ranks[0].mesh, r), r == 1);
     }
-    close_ranks(NULL);
 }
 
 /* Waits until rank 1 has come to rank 0's next exchange. */
@@ -151,7 +147,7 @@ static void await_rank_1(void)
     fail();
 }
 
-TEST(a_late_rank_is_named_with_the_call_and_the_milliseconds)
+TEST_BETWEEN(a_late_rank_is_named_with_the_call_and_the_milliseconds, NULL, close_ranks)
 {
     open_with(LONG_MS, 300);
     start(&ranks[1], run_exchange);
@@ -163,7 +159,6 @@ TEST(a_late_rank_is_named_with_the_call_and_the_milliseconds)
                                         "(CECL_TIMEOUT_MS); did every rank make the call?");
     cecl_mesh_interrupt(ranks[1].mesh);
     pthread_join(ranks[1].thread, NULL);
-    close_ranks(NULL);
 }
 
 static void *tell_later(void *argument)
@@ -175,7 +170,7 @@ static void *tell_later(void *argument)
 }
 
 /* Ranks 1 and 2 are late. Rank 2's time limit passes while it waits for rank 1 in another call. */
-TEST(a_rank_that_waits_itself_is_not_blamed)
+TEST_BETWEEN(a_rank_that_waits_itself_is_not_blamed, NULL, close_ranks)
 {
     open_with(LONG_MS, 300);
     cecl_mesh_joined(ranks[0].mesh);
@@ -184,13 +179,11 @@ TEST(a_rank_that_waits_itself_is_not_blamed)
     assert_int_equal(exchange_as_rank_0(), ceclRemoteError);
     assert_string_equal(cecl_message(), "ceclMemAlloc: rank 2 gave up: rank 1 did not come");
     pthread_join(ranks[2].thread, NULL);
-    close_ranks(NULL);
 }
 
 /* Rank 1 gives up because rank 0 did, and rank 2 learns the reason from rank 1. */
-TEST(a_cause_that_is_passed_on_keeps_its_origin)
+TEST_BETWEEN(a_cause_that_is_passed_on_keeps_its_origin, open_all, close_ranks)
 {
-    open_all();
     cecl_mesh_tell_abort(ranks[0].mesh, "out of paper");
     assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");
@@ -199,24 +192,21 @@ TEST(a_cause_that_is_passed_on_keeps_its_origin)
     assert_int_equal(mesh_look(ranks[2].mesh, 1), MESH_ABORTED);
     assert_int_equal(mesh_peer_error(ranks[2].mesh, 1), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");
-    close_ranks(NULL);
 }
 
 /* While ranks join, rank 0 passes on rank 7's reason without "rank 0 gave up"; later it counts as rank 0's. */
-TEST(who_began_elsewhere_is_passed_on_while_ranks_join)
+TEST_BETWEEN(who_began_elsewhere_is_passed_on_while_ranks_join, open_all, close_ranks)
 {
     static const char words[] = "joining: rank 7 gave up: out of paper";
-    open_all();
     cecl_mesh_tell_abort(ranks[0].mesh, words);
     assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 7 gave up: out of paper");
-    close_ranks(NULL);
-    open_all();
+    close_ranks(state);
+    open_all(state);
     cecl_mesh_joined(ranks[0].mesh);
     cecl_mesh_tell_abort(ranks[0].mesh, words);
     assert_int_equal(cecl_mesh_news(ranks[1].mesh), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 0 gave up: joining: rank 7 gave up: out of paper");
-    close_ranks(NULL);
 }
 
 /* Lets rank 2 take part in the exchange of names, and listen, but not connect. */
@@ -232,7 +222,7 @@ static void start_without_rank_2(char room[RANKS * INVITATION], int64_t timeout_
     assert_int_equal(ranks[2].oob.allgather(&ranks[2].oob, &mine, room, sizeof(mine)), ceclSuccess);
 }
 
-TEST(a_rank_that_never_connects_is_named)
+TEST_BETWEEN(a_rank_that_never_connects_is_named, NULL, close_ranks)
 {
     static char room[RANKS * INVITATION];
     start_without_rank_2(room, 1500);
@@ -245,11 +235,10 @@ TEST(a_rank_that_never_connects_is_named)
         strstr(ranks[first].words, "rank 2 did not come within 1500 ms (CECL_INIT_TIMEOUT_MS)"));
     assert_true(strstr(ranks[1 - first].words, "rank 2 did not come") ||
                 strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
-    close_ranks(NULL);
 }
 
 /* Rank 0 or rank 1 notices this first, and the other one may learn it from that rank. */
-TEST(a_rank_that_gives_up_before_it_connects_is_named_at_once)
+TEST_BETWEEN(a_rank_that_gives_up_before_it_connects_is_named_at_once, NULL, close_ranks)
 {
     static char room[RANKS * INVITATION];
     const int64_t start = cecl_now_ms();
@@ -262,32 +251,27 @@ TEST(a_rank_that_gives_up_before_it_connects_is_named_at_once)
         assert_non_null(strstr(ranks[r].words, "rank 2 left while"));
     }
     assert_true(cecl_now_ms() - start < 1000 * PROMPT);
-    close_ranks(NULL);
 }
 
 static ceclResult_t (*true_allgather)(struct cecl_oob *, const void *, void *, size_t);
 
-TEST(an_exchange_of_many_pieces_is_whole)
+TEST_BETWEEN(an_exchange_of_many_pieces_is_whole, open_all, close_ranks)
 {
-    open_all();
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         large_bytes = sizes[i];
         all_run(run_large);
     }
-    close_ranks(NULL);
 }
 
 /* Rank 0 brings more pieces than the others, and learns from their first pieces that they make another call. */
-TEST(ranks_that_bring_other_numbers_of_pieces_find_out)
+TEST_BETWEEN(ranks_that_bring_other_numbers_of_pieces_find_out, open_all, close_ranks)
 {
-    open_all();
     large_bytes = 5 * MESH_PIECE_BYTES;
     start(&ranks[0], run_large);
     start(&ranks[1], run_exchange);
     start(&ranks[2], run_exchange);
     await_all(ceclInvalidUsage);
     all_run(run_exchange); /* all ranks are at the same exchange again */
-    close_ranks(NULL);
 }
 
 /* ---- a user whose processes may have few descriptors in flight */
@@ -438,7 +422,7 @@ static pid_t call_as_strangers(const struct sockaddr_un *address, socklen_t leng
 }
 
 /* Silent strangers connect where rank 1 waits for the memory and for descriptors. Rank 1 keeps few of them. */
-TEST(strangers_at_the_mesh_disturb_nobody)
+TEST_BETWEEN(strangers_at_the_mesh_disturb_nobody, NULL, close_ranks)
 {
     enum { STRANGERS = 3000 };
     struct sockaddr_un address;
@@ -466,7 +450,6 @@ TEST(strangers_at_the_mesh_disturb_nobody)
         kill(strangers[i], SIGKILL);
         waitpid(strangers[i], NULL, 0);
     }
-    close_ranks(NULL);
 }
 
 /* A cloned machine may have the same host id. */

@@ -138,12 +138,6 @@ static void call_all(void)
                          streams[r]));
 }
 
-static void synchronize(ceclStream_t of[RANKS])
-{
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamSynchronize(comms[r], of[r]));
-}
-
 TEST_BETWEEN(calls_go_on_while_work_waits_for_the_host, set_up, close_all)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
@@ -151,7 +145,7 @@ TEST_BETWEEN(calls_go_on_while_work_waits_for_the_host, set_up, close_all)
     const int64_t begin = cecl_now_ms();
     for (int i = 0; i < CALLS; i++) {
         call_all();
-        synchronize(streams);
+        finish_all(streams);
         nanosleep(&pause, NULL);
     }
     assert_int_equal(nbusy, 0);
@@ -163,11 +157,11 @@ TEST_BETWEEN(freed_memory_is_closed_where_the_program_waits, set_up, close_all)
 {
     publish_and_free();
     call_all();
-    synchronize(streams);
+    finish_all(streams);
     assert_int_equal(nclosed, 0);
     let_go();
-    synchronize(held); /* both streams, before the last query */
-    synchronize(held);
+    finish_all(held); /* both streams, before the last query */
+    finish_all(held);
     assert_int_equal(nclosed, 1);
     assert_int_equal(nbusy, 0);
 }

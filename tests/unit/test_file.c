@@ -1,4 +1,4 @@
-/* Pipes and devices as files; the limit on file sizes; the program's signals and errno, which writes must leave alone. */
+/* The limit on file sizes; the program's signals and errno, which writes must leave alone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,20 +14,6 @@
 #include "util/log.h"
 
 #define LIMIT 65536
-
-TEST(what_is_no_file_is_named_and_not_opened)
-{
-    char folder[] = "/tmp/test_file_XXXXXX", pipe[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(pipe, sizeof(pipe), "%s/pipe", folder);
-    assert_int_equal(mkfifo(pipe, 0600), 0);
-    assert_string_equal(cecl_file_other_kind(pipe), "a pipe");
-    assert_string_equal(cecl_file_other_kind(folder), "a directory");
-    assert_string_equal(cecl_file_other_kind("/dev/zero"), "a device");
-    unlink(pipe);
-    assert_null(cecl_file_other_kind(pipe));
-    rmdir(folder);
-}
 
 /* Without the library's own check SIGXFSZ would end the process. */
 TEST(memory_grows_up_to_the_limit_on_files)

@@ -215,32 +215,29 @@ static bool refuse_pidfd_open(void)
            syscall(SYS_pidfd_open, getpid(), 0) < 0;
 }
 
-static bool may_refuse_pidfd_open(void)
-{
-    int status = 1;
-    const pid_t child = fork();
-    if (child == 0)
-        _exit(!refuse_pidfd_open());
-    return waitpid(child, &status, 0) == child && status == 0;
-}
-
 static bool enter_new_pid_namespace(void)
 {
     return unshare(CLONE_NEWPID) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0;
 }
 
-static bool may_enter_new_pid_namespace(void)
+static bool run_in_new_pid_namespace(void)
+{
+    int status = 1;
+    if (!enter_new_pid_namespace())
+        return false;
+    const pid_t first = fork();
+    if (first == 0)
+        _exit(0);
+    return first > 0 && waitpid(first, &status, 0) == first && status == 0;
+}
+
+/* Whether `does` succeeds, in a child of this process. */
+static bool may(bool (*does)(void))
 {
     int status = 1;
     const pid_t child = fork();
-    if (child == 0) {
-        if (!enter_new_pid_namespace())
-            _exit(1);
-        const pid_t first = fork();
-        if (first == 0)
-            _exit(0);
-        _exit(first < 0 || waitpid(first, &status, 0) != first || status != 0);
-    }
+    if (child == 0)
+        _exit(!does());
     return waitpid(child, &status, 0) == child && status == 0;
 }
 
@@ -357,17 +354,15 @@ TEST_BETWEEN(survivors_notice_that_a_rank_has_become_another_program, before_eac
 
 TEST_BETWEEN(survivors_notice_a_death_in_another_pid_namespace, before_each, NULL)
 {
-    if (!may_enter_new_pid_namespace()) {
+    if (!may(run_in_new_pid_namespace))
         skip_because("a new PID namespace is not permitted here");
-    }
     survivors_get_the_error(survive_elsewhere, die);
 }
 
 TEST_BETWEEN(survivors_notice_a_death_where_pidfd_open_is_refused, before_each, NULL)
 {
-    if (!may_refuse_pidfd_open()) {
+    if (!may(refuse_pidfd_open))
         skip_because("system calls cannot be filtered here");
-    }
     survivors_get_the_error(survive_without_pidfd_open, die);
 }
 

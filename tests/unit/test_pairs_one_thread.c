@@ -16,11 +16,11 @@ static int value(int from, int to, int round, int i)
     return from * 1000003 + to * 10007 + round * 101 + i;
 }
 
-static void begin(int nranks, int round)
+static void begin(int round)
 {
     memset(out, 0, sizeof(out));
-    for (int from = 0; from < nranks; from++)
-        for (int to = 0; to < nranks; to++)
+    for (int from = 0; from < RANKS; from++)
+        for (int to = 0; to < RANKS; to++)
             for (int i = 0; i < COUNT; i++)
                 in[from][to * COUNT + i] = value(from, to, round, i);
 }
@@ -41,12 +41,6 @@ static void receive_from(int from, int to)
     OK(ceclRecv(out[to] + from * COUNT, COUNT, ceclInt32, from, comms[to], NULL));
 }
 
-static void finish(int nranks)
-{
-    for (int r = 0; r < nranks; r++)
-        OK(ceclStreamSynchronize(comms[r], NULL));
-}
-
 TEST(a_rank_alone_is_refused_without_an_sm)
 {
     ceclComm_t kept = comms[0];
@@ -65,14 +59,14 @@ TEST(a_rank_alone_is_refused_without_an_sm)
 
 TEST(own_messages_match_in_order)
 {
-    begin(RANKS, 9);
+    begin(9);
     OK(ceclGroupStart());
     for (int i = 0; i < 3; i++)
         OK(ceclRecv(out[1] + i * COUNT, COUNT - (size_t)i, ceclInt32, 1, comms[1], NULL));
     for (int i = 0; i < 3; i++)
         OK(ceclSend(in[1] + i * COUNT, COUNT - (size_t)i, ceclInt32, 1, comms[1], NULL));
     OK(ceclGroupEnd());
-    finish(RANKS);
+    finish_all(NULL);
     for (int i = 0; i < 3; i++)
         assert_memory_equal(out[1] + i * COUNT, in[1] + i * COUNT,
                             (COUNT - (size_t)i) * sizeof(int));
@@ -132,14 +126,14 @@ TEST(a_word_that_a_peer_has_not_written_for_long_ends_no_wait)
     struct cecl_device *dev = comms[0]->dev;
     const uint64_t first = comms[0]->launcher->messenger.posts.numbers[CECL_SENDER * RANKS + 1];
     uint32_t *word;
-    begin(RANKS, 11);
+    begin(11);
     send_to(0, 1);
     receive_from(0, 1);
     for (uint64_t looks = 1; looks <= 4; looks++) {
         count_up(looks * LOOK - 1);
         receive_from(0, 1);
         send_to(0, 1);
-        finish(RANKS);
+        finish_all(NULL);
     }
     count_up(4 * LOOK + first + 1);
     memset(out, 0, sizeof(out));
@@ -151,7 +145,7 @@ TEST(a_word_that_a_peer_has_not_written_for_long_ends_no_wait)
     receive_from(0, 1);
     assert_true(is_late(flags[1], 0));
     dev->ops->host_write(dev, word, 1, 1);
-    finish(RANKS);
+    finish_all(NULL);
     check(0, 1, 11);
     dev->ops->words_free(dev, word);
 }
