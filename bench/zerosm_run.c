@@ -21,7 +21,7 @@
  * the input. */
 #define CALLS 3
 #define AFTERWARDS_MS 5000 /* time for calls that have not ended while SMs were held */
-/* bytes besides staging and buffers: flags and their values, slots, and bounce buffers (api/setup.c) */
+/* bytes besides staging and buffers: flags and their values, slots, and carry_bytes (ce/engine.c) */
 #define SEGMENT_ROOM (40 << 20)
 /* in ms. SMs are held for a shorter time, so this limit ends only a call that hangs */
 #define COLLECTIVE_TIMEOUT "10000"

@@ -499,8 +499,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  *   ceclRemoteError      A rank that should stay has died or destroyed `comm`; the message names it.
  *   ceclTimeout          A rank that should stay did not come; the message names it.
  * Also the errors of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. After an
- * error the call may be made again, for example with another list. If lists differed, a rank that is
- * late to the next attempt may get ceclInvalidUsage even with the right list: let it call again. */
+ * error the call may be made again, for example with another list. If lists differed, a rank that comes
+ * only afterwards may also get ceclInvalidUsage, even with the right list: let it call again. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
                                                   int excludeCount, ceclComm_t *newcomm,
                                                   const ceclConfig_t *config);

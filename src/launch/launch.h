@@ -139,8 +139,8 @@ struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind
                                      ceclStream_t stream);
 /* Puts one more launch into the store. Returns false without host memory. */
 bool cecl_launch_spare(ceclComm_t comm);
-/* Ends the use of a launch, and gives back its leases. If it is neither kept nor held by a graph, puts it into the
- * store. If the communicator has ended meanwhile, frees it. NULL has no effect. */
+/* Ends the use of a launch, and gives back its leases. If it is neither kept nor held by a graph, gives back its
+ * windows, and puts it into the store. If the communicator has ended meanwhile, frees it. NULL has no effect. */
 void cecl_launch_drop(struct cecl_launch *launch);
 /* Like cecl_launch_drop, for a thread that is not inside the communicator. */
 void cecl_launch_return(struct cecl_launch *launch);

@@ -136,8 +136,8 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call)
     return ceclInvalidUsage;
 }
 
-/* CECL_NCCL=strict refuses calls that move data and go to NCCL. Exceptions: if a rank does not exist, NCCL itself
- * refuses the call; if policies differ, all ranks pass all calls to NCCL. */
+/* CECL_NCCL=strict refuses calls that only move data and go to NCCL. Exceptions: if a rank does not exist, NCCL
+ * itself refuses the call; if policies differ, all ranks pass all calls to NCCL. */
 static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
     const enum cecl_nccl_reason reason = call->way.reason;
