@@ -192,8 +192,8 @@ static bool lasts(void *context)
 /* How long a call waits for memory that the device refuses to open, if the communicator has no time limit. */
 #define OPEN_MS 30000
 
-/* Waits until the GPU has no work, then closes former memory. If this cannot ask the GPU, it closes at once, as the
- * program's own cudaFree would. It does not ask in a captured call, because that would invalidate the capture. */
+/* Waits until the GPU has no work, then closes former memory. If the GPU cannot be asked, closes at once, as the
+ * program's own cudaFree would. Does not ask in a captured call, because the question would invalidate the capture. */
 static void make_way(struct cecl_registry *registry, const struct cecl_import *import,
                      struct patience *patience)
 {
@@ -263,7 +263,7 @@ void registry_note_closed(uint64_t weight)
     atomic_fetch_sub(&dropped, weight);
 }
 
-/* Closes dropped imports once the GPU has no work. Returns false, and closes none, if it had work for too long. */
+/* Closes dropped imports once the GPU has no work. Returns false, and closes none, if the GPU had work for too long. */
 static bool close_dropped(struct cecl_registry *by, struct patience patience)
 {
     struct search search = {.takes = true};

@@ -25,7 +25,7 @@ ceclComm_t cecl_comm_alloc(void)
     return cecl_handle_new(&ended, sizeof(struct ceclComm));
 }
 
-/* Frees the parts of a communicator whose threads have ended; if work is pending, not those that it uses. */
+/* Frees the parts of a communicator whose threads have ended, except those that pending work uses. */
 static void free_parts(ceclComm_t comm, bool drained)
 {
     if (!drained) /* a thread that gives back a launch must see that the communicator has ended */

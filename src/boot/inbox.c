@@ -234,8 +234,8 @@ ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message
         if (heard != NOTHING_YET)
             cecl_net_drop(&inbox->caller, 1);
         else if (poll(&next, 1, 0) > 0)
-            /* Turns away the caller that has sent nothing; it must connect again. If it has just sent a message, that
-             * can still be read. */
+            /* Turns away the caller, which had sent nothing when this function read; it must connect again. A message
+             * that it has sent since can still be read. */
             (void)shutdown(inbox->caller, SHUT_RDWR);
         else
             return ceclInProgress;

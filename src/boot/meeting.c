@@ -32,7 +32,7 @@ enum kind { COMES = 1, GIVES_UP, REFUSES };
 /* What a rank appends to the log. A page has room for a whole number of events, so no event crosses a page, and the
  * kernel writes each one whole. */
 struct event {
-    uint64_t sum; /* hash of the rest: before Linux 6.8 readers may see a size before its bytes */
+    uint64_t sum; /* hash of the rest: up to Linux 6.7 readers may see a size before its bytes */
     int32_t kind, rank;
     int32_t result;  /* GIVES_UP, REFUSES: ceclResult_t, with `words` */
     int32_t missing; /* GIVES_UP: the member that had gone, or NOBODY */
@@ -163,8 +163,8 @@ static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
                      cecl_rank_list_words(&one), other, cecl_rank_list_words(&two), meetings->rank);
 }
 
-/* Whether this rank has read the log up to its present call. Before that it may read events of its earlier call, if
- * that call failed before it read them. */
+/* Whether this rank has read the log up to the event of its present call. Until then it may read events that ended an
+ * earlier call of this rank: that call may have failed before it read them. */
 static bool is_mine(const struct stay *stay)
 {
     const struct cecl_meetings *meetings = stay->meetings;

@@ -151,7 +151,7 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Fails with ceclRemoteError if `peer` has died or has left. Succeeds if `peer` gave up but has not left, or is this
  * rank. */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
-/* cecl_mesh_left: whether `peer` has said goodbye. cecl_mesh_left_with: whether with an epoch; if so, sets *epoch. */
+/* cecl_mesh_left: whether `peer` has said goodbye. cecl_mesh_left_with: true only if an epoch came; sets *epoch. */
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *epoch);
 /* Tells all peers that this rank gives up, and why. May not reach all; never blocks. */

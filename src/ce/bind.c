@@ -209,8 +209,8 @@ static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *p
            engine->flags.counters[step->counter].replay == CECL_REPLAY_RESET;
 }
 
-/* If step `at` ends a run of waits whose words are reset, resets the words of all of them. Not earlier, because the
- * words tell the watchdog which peers have come. */
+/* If step `at` ends a run of waits whose words are reset, resets the words of the whole run. It does so only then,
+ * because until then the words tell the watchdog which peers have come. */
 static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at,
                         struct cecl_bound *bound)
 {
@@ -236,8 +236,8 @@ static void write_done(const struct cecl_engine *engine, uint32_t phase, struct 
                      add_op(bound, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done));
 }
 
-/* Whether `lane` is the side lane, and the last command runs on the side lane's stream. Then the side lane already
- * follows the main lane. */
+/* Whether the side lane follows the main lane already, because the last command is an urgent one of the main lane,
+ * which runs on the side lane's stream. */
 static bool follows_by_itself(const struct cecl_bound *bound, int lane)
 {
     const struct cecl_command *last = last_command(bound);
@@ -318,7 +318,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     struct cecl_advance *advance = &bound->advance;
     const bool small = cecl_plan_is_small(plan);
     if (cecl_plan_is_captured(plan) &&
-        !small) /* no epoch advances, and the plan itself has the steps that tell the host of the end */
+        !small) /* no epoch advances, and steps of the plan itself tell the host of the call's end */
         return bind_steps(engine, plan, bound);
     advance->small = small || (!plan->parts && plan->part.way.by_host);
     advance->phases[CECL_LANE_MAIN] = plan->phases[CECL_LANE_MAIN];

@@ -5,7 +5,7 @@
 
 #include "ce/engine.h"
 
-/* A command: work of one kind on one lane. One call to the device issues a command; reductions take one call each. */
+/* A command: work of one kind on one lane, issued by one call to the device (by one for each reduction). */
 enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,

@@ -4,7 +4,7 @@
 #include "ce/bound.h"
 #include "util/grow.h"
 
-#define SLOT_ALIGN 512u /* slots have multiples of this many bytes */
+#define SLOT_ALIGN 512u /* the size of a slot is a multiple of this */
 #define POOL_SHARE 8    /* each kind of slots takes at most 1 / POOL_SHARE of a rank's pool */
 /* The size of the smallest slots, enough for the largest small call of more than two ranks. If the pool has no room for
  * such slots, no call goes through slots. */

@@ -85,7 +85,7 @@ static void bundle(struct cecl_part *parts, uint32_t nparts, uint64_t used, stru
             used = 0;
         }
         means->staging_offset += used;
-        /* the reduction needs no more, and is lowered as if this were all of staging */
+        /* the reduction needs no more staging than this, and is lowered as if there were no more */
         means->staging_bytes = staging;
         used += cecl_round_up(staging, CECL_PIECE_ALIGN);
         bundles->order[at++] = i;

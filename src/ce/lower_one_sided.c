@@ -6,10 +6,10 @@
  *     ceclSignal                         | after the signal before | signal        | done
  *     ceclWaitSignal  | after the wait before | tell the host | wait for signal | ...  | done
  *
- * "After the signal before" waits until the call is done that sent this rank's previous signal of that number to that
- * peer; "after the wait before", until the call is done that waited last for that signal. The plan has these steps only
- * if the two calls are on different streams. A copy waits for no other call, unless its stream shares a line
- * (flags/lines.c). */
+ * "After the signal before" waits for the end of an earlier call: the one that sent this rank's previous signal with
+ * that number to that peer. "After the wait before" waits for the end of the call that waited last for that signal. The
+ * plan has such a step only if the two calls are on different streams. A copy waits for no other call, unless its
+ * stream shares a line (flags/lines.c). */
 #include "ce/one_sided.h"
 
 static void raise_own(struct cecl_plan *plan, struct cecl_counted counted)
@@ -27,7 +27,7 @@ static void await_own(struct cecl_plan *plan, struct cecl_counted counted)
 static void add_copy(struct cecl_plan *plan, const struct cecl_one_sided *call)
 {
     const uint16_t here = (uint16_t)plan->part.call.rank, there = (uint16_t)call->peer;
-    const uint32_t window = here == there; /* the plan's part of the end that lies in the window */
+    const uint32_t window = here == there; /* the part to which the place in the window belongs */
     const struct cecl_place from = {.area = cecl_area_of(CECL_AREA_SEND, call->gets ? window : 0),
                                     .rank = call->gets ? there : here},
                             to = {.area = cecl_area_of(CECL_AREA_RECV, call->gets ? 0 : window),

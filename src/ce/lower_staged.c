@@ -143,8 +143,8 @@ struct pipeline {
     const uint32_t *which;
     uint32_t count;
     uint64_t room; /* bytes from a chunk's room in staging to the next chunk's */
-    /* as in struct cecl_chunks. Equal for all chunks, because the next chunk may arrive in a chunk's room while that
-     * chunk's result still lies at `own` */
+    /* as in struct cecl_chunks. Equal for all chunks: a later chunk may arrive in the same room while the result still
+     * lies at `own` */
     uint64_t own;
     uint32_t side_from; /* the side lane's phase before the pipeline */
 };

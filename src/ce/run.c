@@ -79,7 +79,7 @@ ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-/* Begins the call's target, and fills in values that are only known now. */
+/* Sets the targets of the counters, and fills in values that are only known now. */
 static ceclResult_t begin_call(struct cecl_engine *engine, const struct cecl_bound *bound)
 {
     if (!cecl_flags_begin(&engine->flags, &bound->advance))

@@ -213,8 +213,7 @@ static inline uint32_t cecl_flags_epoch_done(const struct cecl_flags *flags)
 {
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
-/* Whether work that ends at `target` is over, however old the target is. While no call is pending, every target is
- * over. */
+/* Whether the work that ends at `target` is done, however old the target is. While no call is pending, all work is. */
 bool cecl_flags_is_over(const struct cecl_flags *flags, uint32_t target);
 /* Whether no call of this rank is pending. cecl_flags_calls_idle ignores one-sided calls. */
 bool cecl_flags_idle(const struct cecl_flags *flags);

@@ -241,7 +241,7 @@ static ceclResult_t lend_inputs(struct cecl_launch *launch)
 }
 
 #define PATIENCE_MAX_NS \
-    UINT64_C(100000000) /* most ns that each function below adds, as registering may be slow */
+    UINT64_C(100000000) /* each function below adds at most so many ns: registering may be slow */
 
 /* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the time that this
  * took: peers often have new memory at the same call, and may take longer to register it. */

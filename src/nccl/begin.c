@@ -22,8 +22,8 @@ struct making {
     ncclResult_t result;
 };
 
-/* Makes cecl's communicator. Then the entry is READY, unless an abort has given it up. After an error frees the entry
- * if the program's call waits for this and returns the error; in the background the entry keeps the error. */
+/* Makes cecl's communicator. Then the entry is READY, unless an abort has given it up. In the background the entry
+ * keeps an error. Otherwise this function frees the entry after an error, which the program's call returns. */
 static void *make_one(void *argument)
 {
     struct making *making = argument;

@@ -17,7 +17,7 @@ bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_
 struct part {
     struct cecl_nccl_kept
         *kept; /* the first call; kept->comm: its communicator, which this thread has entered */
-    int count; /* number of the group's calls from `kept` on, also on other communicators */
+    int count; /* number of the group's calls from `kept` on, on all communicators */
     int collectives;
     bool may;     /* nothing forbids that cecl makes the collectives */
     bool decides; /* ranks must agree; false: all ranks pass the collectives to NCCL */

@@ -96,8 +96,8 @@ static bool goes_on(ncclComm_t teller)
     ncclResult_t state = ceclSuccess;
     if (cecl_nccl_group()->depth > 0)
         return false;
-    /* NCCL is asked, because there may be no entry (after ncclCommRevoke), and because a blocking communicator may
-     * have non-blocking children */
+    /* asks NCCL if the entry does not say so: there may be no entry (after ncclCommRevoke), and a blocking communicator
+     * may have non-blocking children */
     return (entry && entry->is_non_blocking) ||
            (cecl_nccl_pass_ncclCommGetAsyncError(teller, &state) == ceclSuccess &&
             state == ceclInProgress);

@@ -172,7 +172,7 @@ ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group)
         place(&group->kept[i]);
         serves = serves || cecl_nccl_is_served(&group->kept[i].call);
     }
-    if (!serves) { /* then NCCL's group is the same as without cecl */
+    if (!serves) { /* passes all calls, so NCCL's group is as without cecl */
         result = cecl_nccl_group_pass(group, group->kept, group->count);
         group->count = 0;
     }

@@ -28,7 +28,7 @@ struct cecl_nccl_learn {
     /* the group of the last call, and how many calls of this group came before that call */
     uint64_t group;
     uint32_t in_group;
-    bool is_found; /* a period was found, and the trial is on it */
+    bool is_found; /* a period was found; it is the trial's subject */
     int policy;    /* the ceclSmPolicy_t of the last call, and of all calls of its group */
     /* numbers of the last call that only moves data and of the last reduction; the first call has number 1 */
     uint64_t moved, reduced;
@@ -37,7 +37,7 @@ struct cecl_nccl_learn {
     uint64_t reported; /* number of calls when --stats was last updated */
     struct cecl_nccl_marks marks;
     struct cecl_verdict verdict; /* the result of the last trial on a period */
-    uint32_t repeated;           /* the trial timed so many repetitions of the step as one period */
+    uint32_t repeated; /* how many repetitions of the step the trial timed as one period */
     struct cecl_period period;
 };
 
@@ -72,8 +72,8 @@ static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
 
 /* ---- a verdict as a printed line */
 
-/* What a verdict says about NCCL's way and another way. `after_ns` is calculated from the gain, which decides, and not
- * from the other way's median. */
+/* What a verdict says about NCCL's way and another way. `after_ns` follows from the gain, by which the verdict was
+ * decided, not from the other way's median. */
 struct summary {
     double before_ns, after_ns, percent; /* times of one step; percent negative: shorter */
     double gain;

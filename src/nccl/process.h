@@ -1,5 +1,5 @@
-/* The settings, which a process reads, and the real NCCL, which it opens, at its first call of NCCL. Not earlier,
- * because this library is also preloaded into each shell and helper program of a job. */
+/* At its first call of NCCL a process reads the settings and opens the real NCCL. It does so no earlier, because this
+ * library is also preloaded into each shell and helper program of a job. */
 #ifndef CECL_NCCL_PROCESS_H
 #define CECL_NCCL_PROCESS_H
 

@@ -50,8 +50,8 @@ struct cecl_nccl_report {
     uint32_t calls;              /* length of the period in calls; 0: no period was found */
     uint32_t arm;                /* the chosen way, if there was a decision */
     struct cecl_verdict verdict; /* of the last trial on a period; without a trial: no times */
-    uint32_t repeated;           /* the trial timed so many repetitions of the step as one period */
-    uint64_t told, late;         /* ceclCallStats_t */
+    uint32_t repeated;   /* how many repetitions of the step the trial timed as one period */
+    uint64_t told, late; /* ceclCallStats_t */
 };
 
 /* What each arm does, in words for people; its name in JSON. */

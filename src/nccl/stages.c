@@ -55,8 +55,8 @@ static bool has_new_stream(const struct cecl_nccl_group *group, int index)
     return first == &group->kept[index];
 }
 
-/* Makes the stream of the stage's call `first` wait (`before`) for all other streams of the group's kept calls on the
- * same communicator, or makes those streams wait for it. */
+/* `before`: makes the stream of the stage's call `first` wait for all other streams of the group's kept calls on the
+ * same communicator. Otherwise makes those streams wait for it. */
 static ceclResult_t order_with_all(const struct cecl_nccl_group *group,
                                    const struct cecl_nccl_kept *first, bool before)
 {

@@ -88,7 +88,7 @@ static struct row row_of(const char *name, const char *class, uint64_t calls, si
                         .by = served ? "cecl"
                               : mark ? "refused"
                                      : "NCCL",
-                        /* of NCCL's calls only NCCL knows whether they used SMs */
+                        /* only NCCL knows whether its calls used SMs */
                         .zero_sm = served ? (mark ? "no" : "yes")
                                    : mark ? "-"
                                           : "unknown",

@@ -34,8 +34,8 @@ struct cecl_nccl_symbol {
  * arguments unchanged. */
 void cecl_nccl_lazy(void);
 
-/* Returns the function to jump to. Stores it in `target`, so that later calls do not come here, or, for MOVE and
- * REDUCTION, in `found`: all their calls come here to be counted. caller: the call's return address */
+/* Returns the function to jump to. Stores it in `target`, so that later calls do not come here; for MOVE and REDUCTION
+ * in `found`, because all their calls come here, to be counted. caller: the call's return address */
 cecl_nccl_target cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller);
 
 #endif

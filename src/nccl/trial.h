@@ -11,7 +11,7 @@
  * hundred times ends before a trial could tell anything.
  *
  * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between periods, at
- * different times. What must be equal on all ranks, but does not follow from the sequence, is settled by decisions. A
+ * different times. Ranks agree by decisions on what must be equal on all ranks but does not follow from the sequence. A
  * decision is a word in memory that all ranks share. The first rank that needs a decision makes it by compare-and-swap,
  * from what all ranks have published so far; the others read it. So ranks cannot differ, and no rank waits. Decisions
  * are numbered, and no word is used twice.

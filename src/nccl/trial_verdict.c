@@ -65,7 +65,7 @@ static double square_root(double value)
 }
 
 /* Whether the lower end of the gains' interval is above zero. `gains` are sorted. If both arms have fewer than five
- * times, the interval has no lower end, and the result is false. */
+ * measured times, the interval has no lower end, and the result is false. */
 static bool is_clear(const double *gains, size_t nbase, size_t ntimes)
 {
     const double pairs = (double)nbase * (double)ntimes;

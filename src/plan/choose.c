@@ -14,12 +14,12 @@
 /* Sizes that were calculated. Measured sizes are in plan/thresholds.h. */
 /* a local copy of fewer bytes goes into the batch of pushes, not on the side lane */
 #define SIDE_COPY_MIN (256 * KIB)
-/* bytes of the own block for each peer that returns a piece */
+/* one more peer returns a piece for every so many bytes of the own block */
 #define BYTES_PER_PEER (256 * KIB)
 /* the most bytes of a round: 43 us over a link, far longer than an exchange of flags */
 #define BYTES_PER_ROUND (16 * MIB)
 #define ROUNDS_MOST 8 /* the root is idle only while peers pass on the last eighth of the block */
-/* an all-reduce of this size saves 7 us by one exchange less, and loses 1 us on 4 ranks by ranks / 2 times the bytes */
+/* one exchange less saves an all-reduce of this size 7 us; ranks / 2 times the bytes cost it 1 us on 4 ranks */
 #define ONE_SHOT_MOST (256 * KIB)
 /* a chunk's flags take 14 us, longer than 1 MiB takes to each of 3 peers (8 us) */
 #define CHUNK_LEAST (1 * MIB)

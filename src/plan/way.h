@@ -24,7 +24,7 @@ struct cecl_way {
         bool no_sm;  /* no copies within one GPU, because these run on SMs */
         bool beside; /* a local copy goes on the side lane, at the same time as the pushes */
         uint64_t
-            /* bytes of the own block for each peer that returns a piece */
+            /* one more peer returns a piece for every so many bytes of the own block */
             piece_worth;
         /* in how many rounds the only block of a call is sent, in pieces that peers pass on; 0: it is sent whole */
         uint64_t spread;

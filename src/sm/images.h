@@ -26,8 +26,8 @@ struct cecl_image {
 extern const struct cecl_image cecl_images[];
 extern const size_t cecl_images_count;
 
-/* Finds the image for a GPU of this capability. Of the cubins that the GPU can run, the one of the highest capability;
- * without one, the same among the PTX; NULL if there is none. */
+/* Finds the image for a GPU of this capability: the cubin of the highest capability that the GPU can run or, if it can
+ * run no cubin, the PTX of the highest; NULL if there is neither. */
 const struct cecl_image *cecl_image_for(enum cecl_kernel_file file, int capability);
 
 #endif

@@ -19,10 +19,10 @@ struct cecl_gpu {
 
 ceclResult_t cecl_gpu_attribute(const struct cecl_gpu *gpu, CUdevice_attribute which, int *value);
 
-/* The GPUs for which one purpose, `who` (such as "reduction"), has its kernels. For each GPU, `loaded` is 1 + the id
- * of the context in which these kernels are loaded, or 0. `loaded` is atomic, so launches need no lock. A kernel's
- * handle serves all contexts, but each context loads the kernel at its first use. So a context that replaces a
- * destroyed one must load the kernels again. */
+/* Where the kernels of one purpose, `who` (such as "reduction"), are loaded. For each GPU, `loaded` is 1 + the id of
+ * the context in which they are loaded, or 0. `loaded` is atomic, so launches need no lock. A kernel's handle serves
+ * all contexts, but each context loads the kernel at its first use. So a context that replaces a destroyed one must
+ * load the kernels again. */
 struct cecl_gpus {
     const char *who;
     ceclResult_t (*load)(const struct cecl_gpu *gpu);

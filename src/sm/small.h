@@ -85,8 +85,8 @@ struct cecl_small {
     const struct cecl_counting *counting;
 };
 
-/* Bytes of memory that each rank needs for its slots. A slot has twice the bytes of its data: lines take 4/3 times the
- * bytes of their data, or twice the bytes in the shortest slots. */
+/* Bytes of memory that each rank needs for its slots. A slot is twice as large as the data that it is for, because its
+ * lines take 4/3 times the bytes of the data, and for the shortest data twice the bytes. */
 static inline uint64_t cecl_small_slots_bytes(int nranks, uint64_t slot_bytes)
 {
     return 2 * (uint64_t)nranks * 2 * slot_bytes;
