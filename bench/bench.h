@@ -108,7 +108,7 @@ struct side {
     const char *name;
     void *send, *recv;
     void *state;
-    /* of a side of cecl: the kind of memory of its buffers, the buffers' sizes, and the run */
+    /* memory (kinds.h), send_bytes, recv_bytes and run: set only in a side of cecl */
     int memory;
     size_t send_bytes, recv_bytes;
     const struct run *run;
@@ -117,7 +117,7 @@ struct side {
     bool (*call)(struct side *side, const struct run *run, const void *send, size_t block);
     int calls; /* how many calls one `call` makes; 0: one */
     const struct run
-        *own; /* a run with the side's own communicator and stream; NULL: it has none */
+        *own; /* the run, but with a communicator and stream of the side's own; NULL: it has none */
     bool (*supports)(const struct side *side, const struct run *run,
                      bool in_place); /* NULL: it supports everything */
     void (*close)(struct side *side);
@@ -130,7 +130,7 @@ struct result {
     int nsides;
     const char *names[MAX_SIDES];
     double us[MAX_SIDES]; /* median over rounds of the slowest rank's time; 0: not measured */
-    long long errors;     /* wrong bytes over all sides, checks and ranks; -1: not checked */
+    long long errors;     /* wrong bytes of all sides, checks and ranks; -1: not checked */
 };
 
 /* ops.c. op_named and type_named return NULL if nothing has this name. */

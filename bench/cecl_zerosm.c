@@ -54,7 +54,7 @@ static const char usage[] =
         CASE(__VA_ARGS__, "never", "push", "host", OWN_STREAM, IN_POOL), \
         CASE(__VA_ARGS__, "never", "push", "host", LEGACY, IN_POOL)
 
-/* Few bytes in one go; and many bytes in chunks, if a rank's own block goes through staging. */
+/* 4 KiB in one go; and 1 MiB, which goes in chunks if a rank's own block goes through staging. */
 #define EACH_SIZE(op, place) \
     {op, place, 4u << 10, AMPLE, "never", "push", "auto", OWN_STREAM, IN_POOL}, \
         {op, place, 1u << 20, SCANT, "never", "push", "auto", OWN_STREAM, IN_POOL}, \

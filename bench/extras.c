@@ -5,7 +5,7 @@
 #include "clock_wall.h"
 
 #define ENQUEUES 2000
-/* calls between two waits: a full queue would add to the time */
+/* the host waits after so many calls: in a full queue, the next call would take longer */
 #define DRAIN_EVERY 16
 #define PAIRS 2000
 #define LIVE 32 /* blocks that stay allocated, with holes between them, during the timed calls */
@@ -29,7 +29,7 @@ bool extra_enqueue(const struct run *whole, struct side *side)
     if (side->supports && !side->supports(side, run, in_place))
         return true;
     run->team->barrier();
-    /* The first calls are not timed, because calls of other sizes came before. */
+    /* The first calls only warm up, because calls of other sizes came before. */
     for (int i = -DRAIN_EVERY; i < ENQUEUES; i++) {
         const double start = wall_us();
         if (!side->call(side, run, send, block))

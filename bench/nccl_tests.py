@@ -25,7 +25,7 @@ import subprocess
 import sys
 
 # Columns of a row: size, count, type, redop (hypercube leaves it out), root; then for each place the time, two
-# bandwidths, and the wrong values. Here a place's columns (time, wrong values) count from the row's end.
+# bandwidths, and the wrong values. PLACES has each place's columns of time and wrong values, from the row's end.
 PLACES = {"out": (-8, -5), "in": (-4, -1)}
 FIELDS = (12, 13)
 NOT_CHECKED = "N/A"

@@ -30,7 +30,7 @@ enum zerosm_op {
 struct zerosm_case {
     enum zerosm_op op;
     bool in_place;
-    /* bytes of the largest block: what one rank gets from another one, in all calls of a group together */
+    /* the most bytes that one rank gets from another one: in the call, or in all calls of a group */
     size_t bytes;
     size_t staging;        /* CECL_STAGING_BYTES */
     const char *policy;    /* CECL_SM_POLICY: never, allow */

@@ -17,8 +17,8 @@
 #include "zerosm_ops.h"
 #include "zerosm_split.h"
 
-/* An odd number: an all-to-all in place takes the last result as its input, so an even number of them would restore
- * the input. */
+/* Odd: an all-to-all in place takes the last result as its input, so after an even number of calls the buffer would be
+ * as if nothing had moved. */
 #define CALLS 3
 #define AFTERWARDS_MS 5000 /* time for calls that have not ended while SMs were held */
 /* bytes besides staging and buffers: flags and their values, slots, and carry_bytes (ce/engine.c) */

@@ -13,12 +13,12 @@ enum model_doing {
     MODEL_AT_STEP, /* nothing: it can begin its next step */
     MODEL_BLOCKED, /* it is at a step that waits for others */
     MODEL_PAUSING, /* it pauses until its event, and then goes on with step `upto` */
-    MODEL_ENGAGED, /* the engine has its batch or its flags */
+    MODEL_ENGAGED, /* the engine serves its batch or its flags */
     MODEL_DONE
 };
 struct model_lane {
     enum model_doing doing;
-    uint32_t at, upto; /* its step; the first step behind what it does now */
+    uint32_t at, upto; /* its current step; the first step after what it does now */
     uint32_t copy;     /* the next copy of its batch */
 };
 

@@ -151,7 +151,7 @@ static void check_own(struct life *life)
         life_fail(life, "the message blames a peer: %s", report->words);
 }
 
-/* Whether an exchange by the caller's callbacks failed: such an error names no rank. */
+/* Whether the error is that an exchange by the caller's callbacks failed, which names no rank. */
 static bool is_callbacks(const struct report *report)
 {
     return report->result == ceclSystemError && strstr(report->words, "the caller's allGather");

@@ -66,7 +66,7 @@ static bool is_expected(const struct life *life, ceclResult_t result, const char
     return result == ceclRemoteError || (is_joining(life) && result == ceclInvalidUsage);
 }
 
-/* Whether an exchange by the caller's callbacks failed: such an error names no rank. */
+/* Whether the error is that an exchange by the caller's callbacks failed, which names no rank. */
 static bool is_callbacks(const struct life *life, ceclResult_t result)
 {
     return is_joining(life) && life->op == JOIN_BY_CALLBACKS && result == ceclSystemError;
@@ -84,7 +84,7 @@ static void check_blame(struct life *life, const char *words)
         life_fail(life, "the message does not name rank %d: %s", life->c->faulty, words);
 }
 
-/* Whether the call may be refused and leave the communicator usable. A split may, even after ranks agreed on it. */
+/* Whether the call may be refused and leave the communicator usable: a split even after ranks agreed on it. */
 static bool leaves_usable(const struct life *life)
 {
     const bool meets = life->op == ALLOCATE || life->op == PUTS;
@@ -92,7 +92,7 @@ static bool leaves_usable(const struct life *life)
            (life->op == SPLIT && (life->c->fault == OTHER_CALL || life->c->when == AMID));
 }
 
-/* Waits for the process's end, if another thread ends it: any call may fail meanwhile, because CUDA ends first. */
+/* If another thread ends the process, waits for its end: until then any call may fail, because CUDA ends first. */
 static void await_exit(const struct life *life)
 {
     while (life->is_faulty && life->c->fault == EXITS)

@@ -34,8 +34,8 @@ static ceclResult_t put_all(struct life *life, ceclWindow_t window)
 
 static ceclResult_t attempt_growth(struct life *life);
 
-/* The next attempt frees the window. Sharing and freeing are collective: there both ranks notice that one of them
- * makes another call. */
+/* The next attempt frees the window. Sharing and freeing are collective, so in these two calls ranks notice that one of
+ * them makes another call. */
 static ceclResult_t make_put_to_each(struct player *p, const struct call *call, int *in, int *out,
                                      ceclStream_t stream)
 {
@@ -81,7 +81,7 @@ static ceclResult_t gather(struct life *life, int *in, int *out)
     return call_make(life->gets_wrong ? &call_exchange : &call_gather, &life->player, in, out, 0);
 }
 
-/* Every other attempt registers the memory before the call. A WITHIN fault comes between the two. */
+/* Every other attempt registers the memory before the call. A WITHIN fault comes between registration and call. */
 static ceclResult_t gather_registered(struct life *life, int *in, int *out)
 {
     ceclRegistration_t handle;
@@ -204,7 +204,7 @@ static const struct call put_to_each = {make_put_to_each, check_put, .count = CA
 
 struct row {
     ceclResult_t (*whole)(struct life *life); /* the whole attempt, or NULL */
-    /* call: what an attempt enqueues before it synchronizes; other: what the rank enqueues that makes another call */
+    /* what an attempt enqueues before it synchronizes; other: on the rank that makes another call than its peers */
     const struct call *call, *other;
     bool has_own_point; /* the call itself contains the point of a WITHIN fault */
 };

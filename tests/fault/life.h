@@ -53,7 +53,7 @@ struct life {
     enum op op;           /* the call that attempts make now */
     bool gets_wrong;      /* from now on, the rank makes another call than its peers */
     bool is_over;         /* the communicator is finalized or destroyed: no attempt can follow */
-    _Atomic bool is_back; /* a rank that was stopped or stayed away goes on, after the others */
+    _Atomic bool is_back; /* was stopped or stayed away, and goes on after the others */
     pthread_t thread;
     bool has_thread;
     struct memory kept[2]; /* registered memory; kept until the communicator has ended */

@@ -118,7 +118,7 @@ static void answer(struct client *c)
         a.timeout_ms = (int64_t)take_word(&in);
     if (flags & 4)
         a.nranks = (int32_t)take_word(&in);
-    if (a.nranks > 300 && a.nranks < 70000) /* the root would check so many seats at each tick */
+    if (a.nranks > 300 && a.nranks < 70000) /* the root checks all seats at each tick */
         a.nranks %= 300;
     sign(c, &a);
     if (flags & 8) {
@@ -232,7 +232,7 @@ static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32
             (unsigned long long)bytes);
 }
 
-/* Checks the replies. If a client sends more after all ranks' parts, its connection is a line, with more replies. */
+/* Checks the replies. If a client sends more after it got all ranks' parts, the root sends it more replies. */
 static void check_replies(const struct client *c, size_t at)
 {
     struct cecl_tcp_reply reply;

@@ -363,7 +363,7 @@ static void be_late(struct cecl_part *part, struct drawn *d, int n, const int *t
     part->send_at = send_at;
 }
 
-/* Replaces cecl_choose's values by the drawn ones, where cecl_choose could choose them by another table. */
+/* Replaces values of cecl_choose by drawn ones, if cecl_choose could choose these with another tuning table. */
 static void take_way(struct cecl_part *part, const struct cecl_way *drawn)
 {
     struct cecl_way *way = &part->way;
@@ -514,7 +514,7 @@ static void count_launch(const struct cecl_plan *plan, bool again)
     counts[WIDENING] += wide && part->call.op->widens;
 }
 
-/* `least`: about half of the launches of each kind that 4000 inputs have. Fewer than 400 inputs prove nothing. */
+/* `least`: of each kind, about half as many launches as 4000 inputs have. Fewer than 400 inputs prove nothing. */
 void fuzz_done(int inputs)
 {
     static const int least[KINDS] = {340, 700, 400, 80, 1200, 1400, 150, 20, 13};

@@ -58,7 +58,7 @@ static void run_mixed(void)
     }
 }
 
-/* Steps of changing batches are compared singly. Repeated steps are compared later, so ranks may run ahead. */
+/* If batches change, memory is compared after each step. If a step repeats, only later, so ranks may run ahead. */
 static void run_program(void)
 {
     static const int steps_of[] = {2, 100, 160, 30};

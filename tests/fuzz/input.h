@@ -59,7 +59,7 @@ static inline void take_bytes(struct input *in, void *to, size_t bytes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 __attribute__((weak)) int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-/* The driver calls it, if the fuzzer has it, after this many random inputs. */
+/* The driver calls this function, if the fuzzer has it, after it ran `inputs` random inputs. */
 __attribute__((weak)) void fuzz_done(int inputs);
 
 #endif

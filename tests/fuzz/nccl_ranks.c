@@ -84,8 +84,8 @@ void make_comms(unsigned how)
     }
 }
 
-/* The thread that makes an aborted communicator ends a little later. The leak check after each input does not always
- * find its stack. */
+/* The thread that makes an aborted communicator ends a little after the abort. As long as it runs, the leak check after
+ * each input may take memory that only its stack refers to for leaked. */
 static void await_makers(void)
 {
     char names[4096];

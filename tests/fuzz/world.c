@@ -17,7 +17,7 @@
 #define DESCRIPTORS 256     /* most descriptors that can be counted */
 #define STEPS_MOST 1000000  /* waits of one run */
 #define START_NS 5000000000 /* any start time */
-#define SEND_BUFFER 4608    /* the smallest that Linux has, so long messages need several sends */
+#define SEND_BUFFER 4608    /* the least that Linux allows, so long messages need several sends */
 
 static struct {
     bool on;
@@ -125,7 +125,7 @@ WRAPPED(int, clock_gettime, (clockid_t clock, struct timespec *now))
     return 0;
 }
 
-/* A wait ends at once, and time passes, unless the script acts before. */
+/* A wait takes no real time: if the script does not act, the world's clock jumps to the end of the wait. */
 static int wait_in_world(struct pollfd *polls, nfds_t count, int ms);
 
 WRAPPED(int, poll, (struct pollfd * polls, nfds_t count, int ms))

@@ -42,7 +42,7 @@ static ceclDataType_t result_type(const struct cecl_reduction *r)
     return r->widens ? ceclFloat32 : r->type;
 }
 
-/* Where each buffer's elements begin: at a multiple of 16, at the same offset from one, or at different offsets. */
+/* Where each buffer's elements begin: ALIKE is the same offset from a multiple of 16 in all buffers. */
 enum lie { ALIGNED, ALIKE, DIFFERENT, NLIES };
 static size_t offset_of(enum lie lie, int buffer, ceclDataType_t type)
 {

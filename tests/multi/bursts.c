@@ -5,9 +5,9 @@
 #include "puts.h"
 
 #define BANKS 2
-#define PARTS (2 * BURST_CALLS) /* buffers in each bank: one for each buffer of a burst */
+#define PARTS (2 * BURST_CALLS) /* parts of each bank: one for each buffer of a burst */
 #define SPREAD 5000             /* bytes beyond what a buffer needs, which lets offsets differ */
-#define SPREAD_LARGE (1 << 20)  /* used sometimes, which makes pools grow */
+#define SPREAD_LARGE (1 << 20)  /* sometimes used instead of SPREAD, which makes pools grow */
 
 /* Where a buffer may lie, besides the kinds of memory.h: in the pool of any communicator. */
 enum { LENT = MEMORY_KINDS, SOURCES };
@@ -269,9 +269,9 @@ static bool in_place(int i, int first)
     return mail_before[i] && i > first && any_with(mail_before[i], first, i);
 }
 
-/* At the end of the group of the calls [first, end), makes the group's messages that are not made yet. If all is on one
- * communicator, this rank may add some of the next messages, which its peer makes after the group: a group carries out
- * its messages after its collectives. */
+/* At the end of the group of the calls [first, end), makes the group's messages that are not made yet. If calls and
+ * messages are on one communicator, this rank adds a random number of the messages that come after the group. Its peers
+ * need not do the same, because a group carries out its messages after its collectives. */
 static void mail_at_end(int first, int end, int stream)
 {
     bool alone = true;
@@ -298,7 +298,7 @@ static void end_group(int first, int end)
 
 /* ---- one-sided calls, between the calls of some bursts */
 
-/* The one-sided calls have their own streams: the team's carry messages, which ranks may make in another order. */
+/* One-sided calls have streams of their own: the team's carry messages, which ranks may make in different orders. */
 static struct {
     const struct team *team; /* NULL: this rank makes none in this burst */
     int before;              /* index of the call before which they are made */
@@ -308,7 +308,7 @@ static struct {
 } amid;
 uint64_t bursts_windows;
 
-/* Shares a window. Peers may write to it until they learn of a failure: one that is not freed keeps its memory. */
+/* Shares a window. Peers may write to it until they learn of a failure, so only a freed window gives up its memory. */
 static void share(uint64_t kind)
 {
     static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};

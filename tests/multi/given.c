@@ -4,7 +4,7 @@ ceclComm_t given_comm;
 enum given_mode given_mode;
 static unsigned char *pool;
 
-/* Collective. Under the default policy no call is small: peers of a small call access slots, not the buffers. */
+/* Collective. The default policy stays, so no call is small: in a small call peers access slots, not the buffers. */
 void given_open(enum given_mode how, size_t bytes)
 {
     ceclConfig_t config = multi_config();

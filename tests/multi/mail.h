@@ -15,7 +15,7 @@
 
 struct mail_message {
     int from, to;     /* ranks of the team; may be equal */
-    size_t bytes, at; /* at: its place in each end's part of any memory */
+    size_t bytes, at; /* at: its offset in the mail's memory, at both ends */
     uint64_t seed;
     unsigned char *in, *out; /* NULL: this rank does not send, or does not receive */
 };

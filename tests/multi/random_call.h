@@ -8,9 +8,9 @@
 /* Guard bytes on each side of a recvbuff. */
 #define RANDOM_GUARD 16
 
-/* Sets random_largest for comm's device. On the host device larger sizes reach no limit, and only take time. */
+/* Sets random_largest to the largest limit of comm's device: on the host device larger sizes would only take time. */
 void random_take_limits_of(ceclComm_t comm);
-/* The most bytes that any buffer of a call among all ranks needs, with its guards. */
+/* Bytes, with guards, that suffice for any buffer of a call among all ranks. */
 size_t random_room(void);
 
 /* Draws a call. Leaves ranks, buffers, stream and seed unchanged. */
@@ -28,11 +28,11 @@ struct random_slot {
 
 /* Writes a call's input, poison into the rest of [recv, recv + bytes), and the result to `want`. host: room for input. */
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
-/* Writes the expected contents of [recv, recv + bytes) to `want`. Only the input has changed since random_put. */
+/* Writes the expected contents of [recv, recv + bytes) to `want`. Only the input may have changed since random_put. */
 void random_expect(const struct random_slot *s, unsigned char *want);
 /* Expects unchanged recvsplits: a call by splits does not write them if it is made in a group. */
 void random_expect_no_words(struct random_slot *s);
-/* The least sizes of random_prepare's two allocations: on rank `r`, and on any rank. */
+/* The least bytes of random_prepare's `send`, on rank `r`, and of its `recv`, on any rank. */
 size_t random_bytes_sent(const struct random_call *c, int r);
 size_t random_bytes_received(const struct random_call *c);
 /* Draws the places of a call's buffers within `send` and `recv` from `y`, and calls random_put. */

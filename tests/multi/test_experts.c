@@ -107,7 +107,7 @@ static void check_untouched(size_t bytes)
             fail_msg("rank %d: byte %zu beside the rows was written", multi_rank, i);
 }
 
-/* Checks what the experts received, in one of the arrays. told: the counts and places that the call wrote. */
+/* Checks the rows, or the scales, that the experts received. told: the counts and places that the call wrote. */
 static void check_out(const struct exchange *e, uint64_t seed, size_t row, const uint64_t *told)
 {
     const size_t blocks = (size_t)multi_nranks * e->experts.experts;

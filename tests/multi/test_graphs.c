@@ -22,7 +22,7 @@ static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t str
 {
     struct random_call c = w->slot.call;
     c.stream = stream;
-    c.seed = 1024; /* makes random_make call once, and without its own graph */
+    c.seed = 1024; /* random_make then makes no graph of its own */
     return random_make(comm, &c, grouped);
 }
 
@@ -186,7 +186,7 @@ static void close_arena(void)
     multi_ok(NULL, ceclCommDestroy(a.comm));
 }
 
-/* Within a window, each graph is launched on one stream only, because its buffers belong to the program. */
+/* Until the next check, each graph stays on one stream, because a program must not use its buffers on two at once. */
 static void launch_one(struct launch *l, int g, ceclStream_t stream)
 {
     l->calls = a.calls[g];

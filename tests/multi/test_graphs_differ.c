@@ -11,7 +11,7 @@
 #define SMALL 16
 #define POISON 0xa5
 
-/* A pair of graphs on its own communicator. All differ at the same time: a watchdog needs three looks to see it. */
+/* A pair of graphs on its own communicator. All pairs run at once, because a watchdog needs three looks for each. */
 struct trial {
     ceclComm_t comm;
     ceclStream_t stream;

@@ -177,7 +177,7 @@ static bool replays_outlast(int limit_ms)
 }
 
 /* Time in the program's own work before the call does not count as waiting. Each rank's limit is its own, so two ranks
- * are enough. If the machine stands still, it may exceed the first limit. */
+ * are enough. A standstill of the machine may outlast the first limit. */
 TEST(many_replays_without_a_pause_are_no_timeout)
 {
     if (multi_nranks <= 2)

@@ -91,7 +91,7 @@ TEST_BETWEEN(calls_that_share_private_memory_are_refused_again_and_again, set_up
     works(12);
 }
 
-/* How many copies a group of two gathers to private memory, `second` bytes apart, needs. */
+/* The copies of a group of two gathers, whose private recvbuffs begin `second` bytes apart. */
 static int copies_of_two(unsigned char *recv, size_t second)
 {
     ceclExplanation_t e;

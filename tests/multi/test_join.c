@@ -47,7 +47,7 @@ TEST(cycles_leak_no_descriptor_thread_or_mapping)
     ceclComm_t comm = multi_comm(NULL);
     const bool gpus = multi_on_gpus(comm);
     multi_ok(NULL, ceclCommDestroy(comm));
-    /* A leak in each cycle shows after a few cycles; one in hundreds need not show at every number of ranks. */
+    /* A leak in each cycle shows after a few cycles. Rare leaks are left to two ranks, which make most cycles. */
     const int cycles = multi_share(given ? atoi(given) : gpus ? 20 : multi_nranks > 2 ? 200 : 1000);
     struct held warm = {0};
     mallopt(M_ARENA_MAX, 2); /* more arenas of malloc (mappings) would come and go with threads */
@@ -84,8 +84,8 @@ TEST_BETWEEN(callbacks_that_fail_at_any_call_fail_the_join, held_before, held_af
     }
 }
 
-/* The exchange fails on one rank only. The others notice the failure in their next callback. After the last one they notice
- * it when they connect: they call the first rank, which hangs up, and wait for the last, which no longer listens. */
+/* The exchange fails on one rank only. The others notice it in their next callback, or, if there is none, when they
+ * connect: they call the first rank, which hangs up, and wait for the last, which no longer listens. */
 static void a_callback_that_fails_on(int failing)
 {
     const int calls = calls_of_a_join();

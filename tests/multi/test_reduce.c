@@ -102,8 +102,8 @@ static void run_large(bool crowded, size_t count)
 }
 
 /* Large odd blocks, read at the peers. The SMs that reduced them write the results to all ranks; beyond 32 MiB all but
- * the end is pushed. Other copies fill the links, which makes data take longer. GPUs repeat this, and do it without
- * these copies, with the default number of SMs and with many. */
+ * the end is pushed. Other copies fill the links, which makes data take longer. On GPUs this is done
+ * several times, after one run without these copies, and another one with more SMs. */
 TEST_BETWEEN(large_all_reduces_are_right, set_up, tear_down)
 {
     const bool on_gpus = multi_on_gpus(comm);

@@ -175,7 +175,7 @@ TEST_BETWEEN(freed_memory_is_refused, set_up, tear_down)
     run(memory.at, 1);
 }
 
-/* On the host device a hole lies behind the memory, or other memory. */
+/* On the host device the range first ends in a hole, and then in other memory. */
 TEST_BETWEEN(a_range_past_the_end_of_its_memory_is_refused, set_up, tear_down)
 {
     if (multi_on_gpus(comm)) {
@@ -248,7 +248,7 @@ TEST_BETWEEN(memory_of_a_pending_call_stays_registered, set_up, tear_down)
     }
 }
 
-/* The memory of a group's calls has been looked up before the group ends. */
+/* A group's calls look up their memory when they are made, and use it when the group ends. */
 TEST_BETWEEN(memory_of_an_open_group_stays_registered, set_up, tear_down)
 {
     ceclRegistration_t handle = registered(memory.at, bytes);

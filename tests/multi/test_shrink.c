@@ -221,7 +221,7 @@ TEST_WITH(joined(CECL_UNDEF), an_excluded_rank_that_calls_is_refused_alone)
 
 #define FIRST 4 /* ranks with a list; all others exclude no rank */
 
-/* By rank: the ranks that it excludes. It never meets those. */
+/* For each rank: the ranks that it excludes, and never meets; how its peers' errors describe its list. */
 static const struct lists {
     int least_ranks, count[FIRST], list[FIRST][2];
     const char *words[FIRST];
@@ -247,7 +247,7 @@ static const char *words_of(const struct lists *lists, int rank)
     return rank < FIRST ? lists->words[rank] : "no rank";
 }
 
-/* Whether this rank's error has these words, and a rank whose list they are. */
+/* Whether this rank's error describes a list by these words, and names a rank that has such a list. */
 static bool are_named(const struct lists *lists, const char *words)
 {
     for (int r = 0; r < multi_nranks; r++) {

@@ -56,7 +56,7 @@ void standin_receive(struct op *op, int peer, void *bytes, size_t count)
     add(op, peer, op->comm->rank, false, bytes, count);
 }
 
-/* Moves as many bytes as the ring has in one contiguous part: free ones for a send, received ones for a receive. */
+/* Copies as many bytes as it can in one piece: to the ring's free part for a send, from its full part for a receive. */
 static size_t move(struct transfer *transfer)
 {
     struct channel *channel = transfer->channel;
@@ -245,7 +245,7 @@ bool standin_is_ready(ncclComm_t comm)
     return is;
 }
 
-/* The calls of other communicators stay in the job. */
+/* Drops the calls of `comm`; those of other communicators stay in the job. */
 void standin_give_up(ncclComm_t comm)
 {
     pthread_mutex_lock(&jobs);

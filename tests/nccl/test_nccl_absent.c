@@ -21,8 +21,8 @@ static size_t passed(void)
     return calls_of("ncclAllReduce") + calls_of("ncclReduce");
 }
 
-/* Whether each rank's results are right, and come from cecl or from NCCL. Makes reductions, which strict may pass, of
- * two kinds, so that a rank that is a call behind does not confuse them. What auto serves depends on its table. */
+/* Whether this rank's results are right, and come from cecl (served) or from NCCL. Makes reductions, which strict may
+ * pass, of two kinds: a rank that is a call behind does not confuse them. What auto serves depends on its table. */
 static bool sums(const struct rank *r, bool served)
 {
     bool is = true;
@@ -214,7 +214,7 @@ static int count_in(int file, const char *words)
     return count;
 }
 
-/* Runs ranks, of which `which` is absent by `leave`. Whether all is right, and `words` are logged `times` times. */
+/* Runs ranks; rank `which` is absent by `leave`. Returns whether all is right, and `words` are logged `times` times. */
 static bool runs(const char *way, int which, void (*leave)(void), const char *words, int times)
 {
     const int file = memfd_create("meeting", 0), errors = memfd_create("errors", MFD_CLOEXEC);

@@ -27,7 +27,7 @@ static void *run_begun(void *argument)
     return NULL;
 }
 
-/* `run` gets a communicator whose creation has started, and ends the communicator. */
+/* `run` gets a communicator whose creation has started, and must end it. */
 static bool run_beginning(int nranks, bool (*run)(struct rank *))
 {
     return run_lives(nranks, run_begun, run);

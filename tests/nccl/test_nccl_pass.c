@@ -156,7 +156,7 @@ int main(int argc, char **argv)
 {
     const char *real = getenv("CECL_NCCL_PATH");
     void *echo = argc == 2 && real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
-    setenv("CECL_NCCL_STATS", "0", 1); /* to count calls, the library makes some of its own */
+    setenv("CECL_NCCL_STATS", "0", 1); /* with statistics the library makes calls of its own */
     ours = echo ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!ours) {
         print_error("test_nccl_pass LIBRARY, and CECL_NCCL_PATH: %s\n", dlerror());

@@ -344,8 +344,8 @@ TEST_UNDER("all", a_split_is_served_and_outlives_its_parent_and_threads_keep_the
     assert_true(run_lives(RANKS, make_and_end_under_a_name, NULL));
 }
 
-/* Waits until all ranks have come. A call ends earlier on one rank than on another: if the first one revoked the
- * communicator in between, the call would fail on the other. */
+/* Waits until all ranks have come. A call ends earlier on one rank than on another: if the first rank revoked the
+ * communicator at once, the call would fail on the other one. */
 static void wait_for_all(_Atomic int *come, int nranks)
 {
     atomic_fetch_add(come, 1);
@@ -435,7 +435,7 @@ struct waiting {
     _Atomic int tid;
 };
 
-/* Waits in a call for rank 1, until the shrink ends the call. */
+/* Makes a call that waits for rank 1 until the shrink ends it. */
 static void *gather_in_vain(void *argument)
 {
     struct waiting *me = argument;
@@ -702,7 +702,7 @@ TEST_OF_RANKS_UNDER("all", a_group_may_have_many_calls, RANKS)
     return is;
 }
 
-/* NCCL allows different groups at the two ends of messages. */
+/* NCCL lets the two ranks of messages group them in different ways. */
 #define MANY_MESSAGES 300 /* between two ranks, more than cecl takes at once */
 
 static int at_once[2]; /* how many messages each of the two ranks puts into a group */

@@ -31,7 +31,7 @@ static unsigned us_or(unsigned takes_us)
     return other ? (unsigned)atoi(other) : takes_us;
 }
 
-/* Defines a test whose body each rank runs, and which returns whether the rank succeeded: see passed_by. */
+/* Defines a test. Each rank runs its body, which returns whether the rank succeeded. expected: what passed_by returns. */
 #define TEST_PASSES(expected, name, nranks, takes_us) \
     static bool name##_on(struct rank *r); \
     TEST(name) \

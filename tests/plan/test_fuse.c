@@ -69,8 +69,8 @@ static void copies_are_of_the_result(const struct cecl_plan *plan, uint32_t redu
     }
 }
 
-/* A kernel must not signal while *written is true: an earlier kernel has written to peers, and this lane has not
- * signalled since. */
+/* *written: an earlier kernel has written to peers, and this lane has not signalled since. Then a kernel must not
+ * signal, because it would signal for another kernel's writes. */
 static void signals_for_its_own_writes(const struct cecl_fused *f, bool *written)
 {
     if (f->does & (CECL_MEET_SIGNAL_FIRST | CECL_MEET_SIGNAL_LAST))

@@ -165,7 +165,7 @@ static bool is_own_mark(const struct cecl_step *step)
            (step->counter == CECL_COUNTER_LINE || step->counter == CECL_COUNTER_WAITS);
 }
 
-/* Whether a later signal of the plan raises the same counter further, so that peers cannot notice a lack of this one. */
+/* Whether a later signal of the plan raises the same counter further: then no peer notices if this signal is missing. */
 static bool is_overtaken(const struct cecl_plan *plan, uint32_t at)
 {
     const struct cecl_step *step = &plan->steps[at];

@@ -129,7 +129,7 @@ static struct cecl_part urgent_of(enum cecl_op_index op, bool in_place, uint64_t
     return part;
 }
 
-/* Calls with a root are left out: the second one may use nothing that the first one still needs. */
+/* Calls with a root are left out: two of them need not race, because the second may use nothing that the first needs. */
 TEST(one_half_of_host_memory_twice_in_a_row_is_a_race)
 {
     for (int i = 0; i < 2 * 2 * 2; i++) {

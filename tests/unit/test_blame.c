@@ -150,7 +150,7 @@ static bool try(const struct trial *trial, int *named)
     return committed;
 }
 
-/* Faults are tried at every `step`-th system call up to `last`. Each rank starts at another call. */
+/* Faults are tried at every `step`-th system call up to `last`; the first one differs from rank to rank. */
 struct calls {
     int step, last;
 };

@@ -237,7 +237,7 @@ TEST_BETWEEN(a_rank_that_never_connects_is_named, NULL, close_ranks)
                 strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
 }
 
-/* Rank 0 or rank 1 notices this first, and the other one may learn it from that rank. */
+/* Rank 0 or rank 1 notices first that rank 2 left, and the other one may learn it from that rank. */
 TEST_BETWEEN(a_rank_that_gives_up_before_it_connects_is_named_at_once, NULL, close_ranks)
 {
     static char room[RANKS * INVITATION];

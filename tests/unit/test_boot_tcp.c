@@ -434,7 +434,7 @@ static bool is_kept(int caller)
     return recv(caller, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/* It is asked, not only dropped, because it may be a rank whose machine stopped for a while. */
+/* The root does not only drop the caller, which may be a rank whose machine stopped for a while. */
 TEST(a_caller_that_stops_halfway_is_asked_to_come_again)
 {
     struct host host;
@@ -675,8 +675,8 @@ TEST(a_rank_that_goes_while_others_join_is_named)
     close_host(&host);
 }
 
-/* In the root's process: the socket of rank 0, which ends the process when it hears anything; -1: none. Once
- * something has come, send() does not return, as if the process had ended within send(). */
+/* In the root's process: the socket of rank 0; -1: none. Rank 0 ends the process as soon as the root tells it anything.
+ * From then on send() does not return, as if the process had ended within send(). */
 static _Atomic int hasty = -1;
 WRAPPED(ssize_t, send, (int fd, const void *data, size_t bytes, int flags))
 {

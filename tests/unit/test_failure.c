@@ -22,7 +22,7 @@ enum misdeed {
     ABORTS
 };
 
-/* The call in which the peers are. Its size selects the same way of the call on the host device and on GPUs. */
+/* The call in which the peers are. Its size is such that the host device and GPUs carry it out in the same way. */
 enum call {
     GATHER,
     SMALL_GATHER, /* under CECL_SM_ALLOW */

@@ -224,7 +224,7 @@ TEST_BETWEEN(calls_without_phases_hide_no_late_peer, open_flags, close_flags)
     only_this_is_late(2);
 }
 
-/* Begins the call. After a silence no copy of its flags satisfies a wait. */
+/* Begins the call and silences the flags: then no copy of the call's flags ends a wait. */
 static void begin_and_silence(const struct cecl_advance *call)
 {
     assert_true(cecl_flags_begin(&flags, call));

@@ -167,7 +167,7 @@ TEST_WITHIN(SOON, graphs_in_another_order_move_nothing_and_name_the_peer)
     ceclResult_t async[2] = {ceclSuccess, ceclSuccess};
     while (async[0] == ceclSuccess && async[1] == ceclSuccess) {
         touched = is;
-        is = IS_WRITTEN(got[0][0]) || IS_WRITTEN(got[1][0]); /* counts unless a rank fails next */
+        is = IS_WRITTEN(got[0][0]) || IS_WRITTEN(got[1][0]); /* ignored if a rank fails next */
         for (int r = 0; r < 2; r++)
             OK(ceclCommGetAsyncError(comms[r], &async[r]));
         pause_ms(1);

@@ -182,8 +182,8 @@ static double us_of_passes(const struct model_rates *rates, uint32_t passes, int
     return end_runs(4, rates, NULL, runs).us;
 }
 
-/* Measured on 4 x H200 in 1, 4 and 16 passes, without a barrier at the start: 529, 606 to 670, and 950 to 990 us. The
- * jitter fits this best. */
+/* Measured on 4 x H200 in 1, 4 and 16 passes, without a barrier at the start: 529, 606 to 670, and 950 to 990 us. A
+ * jitter of 4 us fits these times best. */
 TEST(gpus_that_drift_apart_lose_more_with_each_pass)
 {
     static const struct {

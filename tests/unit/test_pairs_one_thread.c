@@ -109,7 +109,7 @@ static void count_up(uint64_t number)
     cecl_posts_finish(receiver, CECL_RECEIVER, 0);
 }
 
-/* Whether a stream waits for a message's word of the peer, or will wait for one. */
+/* Whether a stream waits, or will wait, for a word that the peer writes for a message. */
 static bool is_late(const struct cecl_flags *flags, int peer)
 {
     bool late = false;

@@ -394,7 +394,7 @@ TEST_OF_VIEWS(all_longer_waits_are_a_bound_and_a_share_of_the_time)
     uint64_t least = UINT64_MAX;
     assert_true(wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(BOUND_NS));
-    /* Almost no patience has been regained, unless other work ran in between. */
+    /* Rank 0 has regained almost no patience, unless other work of the machine took time. */
     for (int i = 0; i < 3 || (i < 40 && least >= BOUND_NS / 2); i++) {
         const uint64_t more = wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);
         least = more < least ? more : least;
@@ -479,7 +479,7 @@ static struct cecl_places_patience while_behind(uint64_t behind_ns)
         .wait_ns = AT_ONCE, .behind_ns = behind_ns, .behind = is_behind};
 }
 
-/* No other wait lasts here: their limits are 0. */
+/* All other waits have a limit of 0 here. */
 TEST_OF_VIEWS(a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls)
 {
     open_behind_a_call(3, 0);

@@ -417,7 +417,7 @@ TEST_BETWEEN(windows_of_freed_memory_do_not_pile_up, set_up, tear_down)
     assert_in_range(owner.nown, ALIVE, ALIVE + ALIVE / 4);
 }
 
-/* Makes the owner's window of a call, and holds the window for the test. */
+/* The owner makes a call, which opens a window; the test holds the window. */
 static struct cecl_window *held_window(uint64_t home, uint64_t first, uint64_t count)
 {
     tell_of(home, first, count);
@@ -559,10 +559,10 @@ TEST_BETWEEN(dropped_memory_is_bounded, set_up, tear_down)
     assert_int_equal(fake.nbusy, 0);
 }
 
-/* To close memory, the driver blocks other threads until the GPU's work ends: never, if a kernel waits for the host. */
+/* Closing blocks other threads until the GPU's work ends: for ever, if a kernel waits for one of these threads. */
 TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, tear_down)
 {
-    enum { ROUNDS = 300, WAITS = 2 }; /* at 256 and 516 of 900 MiB */
+    enum { ROUNDS = 300, WAITS = 2 }; /* after 256 and 516 MiB of 900 */
     const uint64_t kept = tell_of(OTHER, 0, 1);
     fake.apart = fake.handles = true;
     fake.busy = true;
@@ -677,11 +677,11 @@ static const struct replacing {
     {"unless former memory stays in use", 3, true, .in_use = true, .timeout_ms = 300,
      .result = ceclTimeout, .words = "earlier memory of its block is still open here",
      .nclosed = 1},
-    /* The question would invalidate the capture. */
+    /* Asking whether the GPU has work would invalidate the capture. */
     {"in a captured call", 3, true, .busy = true, .captured = true, .asks_nothing = true,
      .nclosed = 2, .nbusy = 2},
-    /* The device refuses the import by the worker, and again by the call. Only this shows that other memory in the same
-     * block was freed, which the call then closes. */
+    /* The device refuses the import by the worker, and again by the call. Only these refusals show that other memory in
+     * the same block was freed; the call then closes that memory. */
     {"after a refusal", 2, .refusals = 2, .nclosed = 2},
     {"after a refusal that concerns another block", 7, .refusals = 3},
 };
@@ -819,7 +819,7 @@ TEST_BETWEEN(memory_that_another_gpu_has_open_stays, set_up_second, tear_down_se
     second.dev = &device;
 }
 
-/* A call on `user` waits for new memory. Earlier calls on `user` and `second` used the memory before it. */
+/* A call on `user` waits for new memory. Earlier calls on `user` and `second` used the old memory. */
 TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_second,
              tear_down_second)
 {

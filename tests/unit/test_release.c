@@ -276,7 +276,7 @@ TEST_BETWEEN(no_time_passes_while_all_ranks_stand_still, NULL, calm)
 
 static char *buffers[RANKS];
 
-/* Joins and allocates in one group, so no rank waits for another's thread, maybe longer than a short time limit. */
+/* Joins and allocates in one group: ranks on threads of their own might wait longer than a short time limit. */
 static void open_ranks(size_t bytes, const char *timeout_ms)
 {
     setenv("CECL_TIMEOUT_MS", timeout_ms, 1);

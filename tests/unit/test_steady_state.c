@@ -115,7 +115,7 @@ static void *repeat_calls(void *argument)
 
 #define PLANS 3 /* of each rank */
 
-/* Makes ranks wait up to 1 s for each other. A call has a plan for each order in which ranks come: now it has one. */
+/* Makes ranks wait up to 1 s for each other. A call has a plan for each order in which ranks come; now there is one. */
 static void wait_for_late_ranks(void)
 {
     static const char text[] = "cecl-tuning 1\nlate.wait_ns * any 1000000000\n";

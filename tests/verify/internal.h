@@ -80,7 +80,7 @@ struct verify_taken {
 
 struct verifier {
     const struct cecl_verify_program
-        *program; /* its `launches` are NULL if all ranks make just the calls */
+        *program; /* its `launches` are NULL if all ranks make the calls and nothing else */
     const struct cecl_plan *plans;
     int ncalls, nranks;
     int nlanes;           /* 1 if no plan has a side lane */

@@ -338,8 +338,8 @@ static ceclResult_t do_step(struct verifier *v, int rank, const struct cecl_plan
     return ceclSuccess; /* verify_form refuses all other kinds */
 }
 
-/* Draws a number below `below`, or returns `otherwise` if the order is not random. It says which lane or rank goes on
- * first, or for how many steps. */
+/* Draws which lane or rank goes on first, or for how many steps: a number below `below`, or `otherwise` if the order is
+ * not random. */
 static uint32_t draw(struct verifier *v, uint32_t below, uint32_t otherwise)
 {
     if (v->draws == 0)

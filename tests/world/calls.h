@@ -61,14 +61,14 @@ struct call {
     ceclRedOp_t op;
     bool by_kernel, pushes;                    /* options to set before the call */
     enum { NEVER, ALWAYS, BY_TURNS } captured; /* by a graph that is then launched */
-    int beside; /* of calls that err: distance from the right root, or ints that a message lacks */
+    int beside; /* of wrong calls: by how much the root is wrong, or how many ints a message lacks */
 };
 
 extern const struct call call_gather, call_gather_few, call_gather_by_kernel, call_exchange,
     call_exchange_sizes, call_dispatch, call_reduce_small, call_reduce_large, call_reduce_pushed,
     call_scatter, call_scatter_pushed, call_reduce_to_one, call_broadcast, call_barrier, call_group,
     call_messages, call_messages_by_turns, call_gather_in_graph, call_messages_in_graph;
-/* For ranks that err: they differ a little from a call above, and have no check. */
+/* Wrong calls of one rank: each differs a little from a call above, and has no check. */
 extern const struct call call_max_small, call_reduce_fewer, call_broadcast_of_another,
     call_shorter_messages;
 
@@ -78,7 +78,7 @@ ceclResult_t call_make(const struct call *call, struct player *p, int *in, int *
 /* `out`: a copy of the result that the host can read. */
 void call_check(const struct call *call, struct player *p, const int *out);
 
-/* What a rank's input has at an index. */
+/* The value of a rank's input at an index. */
 int call_value(int rank, int attempt, int index);
 void check_element(struct player *p, const int *out, int index, int wanted);
 

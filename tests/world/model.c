@@ -102,7 +102,7 @@ static void draw_layout(const ceclStrided_t *s, size_t n, uint64_t *x, size_t *p
     }
 }
 
-/* If a field has its default value, writes 0 half of the time. */
+/* If the field has its default value `otherwise`, replaces it by 0 half of the time. */
 static void leave_out(uint64_t *x, size_t *field, size_t otherwise)
 {
     if (random_next(x) % 2 && *field == otherwise)
