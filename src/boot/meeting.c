@@ -177,7 +177,8 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
     stay->meetings->seats[rank].came = 0;
     if (rank != stay->meetings->rank || !is_mine(stay))
         return;
-    /* if a rank with another list timed out, its message may name ranks not on this list; so names both lists */
+    /* if a rank with another list timed out, its message may name ranks not on this list; then the error names both
+     * lists */
     const bool differ = why->lists_differ || (why->kind == GIVES_UP && why->missing == NOBODY);
     stay->is_over = true;
     stay->result = differ && !equal(&why->members, &stay->plan->members)
@@ -435,7 +436,8 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
             if (why != ceclSuccess) {
                 event.result = (int32_t)why;
                 cecl_keep_message(event.words);
-                CECL_TRY(say(plan->meetings, &event)); /* an earlier event may end the call */
+                CECL_TRY(
+                    say(plan->meetings, &event)); /* an event before this one may end the call */
                 end = cecl_deadline(READING_MS);
                 continue;
             }

@@ -12,7 +12,7 @@
 
 #define BACKLOG 4096
 #define BEAR_MS 1000 /* for how long descriptors or memory may be lacking before that is an error */
-#define UNSEEN_MS 500 /* if the last lack was seen longer ago, a lack counts as a new one */
+#define UNSEEN_MS 500 /* a lack counts as new if none was seen for this long */
 #define REST_US 20000 /* how long to rest during a lack: poll() would return at once */
 
 bool cecl_net_is_closed(int error)

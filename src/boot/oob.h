@@ -1,5 +1,5 @@
-/* How ranks that share nothing yet find each other ("out of band"): one all-gather of a few bytes, by which
- * each rank introduces itself to all. Everything after that goes over the mesh.
+/* How ranks that share nothing yet find each other ("out of band"): one all-gather of a few bytes, by which each rank
+ * introduces itself to all. Everything after that goes over the mesh or, with several hosts, over lines (below).
  *
  * Each way to do this is a struct cecl_oob: TCP with a unique id (tcp.c), the caller's callbacks (api/init.c), or a
  * meeting (api/init.c, api/split.c). */

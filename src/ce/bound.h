@@ -49,7 +49,7 @@ struct cecl_bound {
     struct cecl_meeting *meetings;
     struct cecl_splits *splits; /* the steps of a call by splits on the device */
     void **also;                /* further places to which reductions write */
-    /* what is filled in, in these arrays and in `small`, at each issue */
+    /* the words in these arrays and in `small` that are filled in at each issue */
     struct cecl_cell *cells;
     void *memory;           /* -- end of the arrays -- */
     uint32_t steps, copies; /* how many steps and copies of a plan have room in `memory` */

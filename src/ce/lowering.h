@@ -72,8 +72,8 @@ enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_
 /* reduce_chunks.c: sets the chunk size of a reduction of a pipeline, so that a chunk takes at most half of staging.
  * Every reduction but the pipeline's last has as few chunks as this limit allows. */
 void cecl_staged_follow(struct cecl_part *part, bool last);
-/* lower_staged.c: appends the reductions parts[which[0]], parts[which[1]], ... to a group's plan, as a pipeline.
- * All have the same staging. */
+/* lower_staged.c: appends the reductions parts[which[0]], parts[which[1]], ... to a group's plan, as a pipeline. All
+ * use the same part of staging. */
 ceclResult_t cecl_lower_pipeline(const struct cecl_part *parts, const uint32_t *which,
                                  uint32_t count, struct cecl_plan *plan);
 /* lower_block.c: copies bytes [first, first + bytes) of this rank's tiles for rank `to` to `dst`. Bytes are

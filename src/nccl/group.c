@@ -73,8 +73,8 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
            cecl_nccl_has_result_on_all(b->op);
 }
 
-/* The most calls of this kind in a stage; an NCCL group may have any number of calls. All ranks find the same stages,
- * because collectives are counted for each communicator, and messages for each pair of ranks. */
+/* The most calls of this kind that cecl makes in a stage; an NCCL group may have any number. All ranks find the same
+ * stages, because collectives are counted for each communicator, and messages for each pair of ranks. */
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);

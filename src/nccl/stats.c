@@ -37,7 +37,7 @@ struct counter {
     _Atomic uint64_t bytes;
 };
 static _Atomic bool has_counted; /* this process has counted a call; cleared in a forked child */
-/* bits of the last index of `counters`: `mark` of cecl_nccl_stats_count; the calls were captured */
+/* bits of the last index of `counters`: MARK is `mark` of cecl_nccl_stats_count; CAPTURED: the calls were captured */
 enum { MARK = 1, CAPTURED = 2, KINDS = 4 };
 static struct counter counters[CECL_NCCL_OPS][CLASSES][CECL_NCCL_REASON_COUNT][KINDS];
 

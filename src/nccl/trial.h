@@ -20,9 +20,9 @@
  * Each rank publishes how long the second and the third period took, once its GPU has reached their end. A decision
  * before each turn says which arm is next: each arm has one turn in a round, in an order that is drawn from a hash. An
  * arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three rounds only arm 0 and the arm
- * that seems best get turns: with more times small gains become clear. The decision after the last turn is the verdict
- * (trial_verdict.h). If times are missing because a GPU is behind, the verdict is put off by one period, and from the
- * fifth time on by more.
+ * that seems best get turns: with more measured times, small gains become clear. The decision after the last turn is
+ * the verdict (trial_verdict.h). If times are missing because a GPU is behind, the verdict is put off by one period,
+ * and from the fifth time on by more.
  *
  * This file knows no clock, no device and no call. docs/models/trial.pml is the model of starting
  * and deciding. One thread at a time may use a struct cecl_trial. */

@@ -32,8 +32,8 @@ static bool ends_later(const struct range *now, const struct range *than)
 }
 
 /* The search goes through the ranges in the order of their low ends. Of the ranges so far, it remembers the written
- * range that ends last, and the two that end last and are of different calls. One written range is enough: as long as
- * no clash is found, written ranges are disjoint. */
+ * range that ends last, and the two ranges of different calls that end last. One written range is enough: as long as no
+ * clash is found, written ranges are disjoint. */
 struct seen {
     const struct range *writer, *last, *second;
 };

@@ -24,8 +24,8 @@ static inline void *cecl_call_address(const struct cecl_call *call, int word)
     return (void *)(uintptr_t)call->view.layout[word];
 }
 
-/* The offsets at which blocks begin in sendbuff. ceclCombine reads them after the splits, where ceclDispatch wrote
- * them. NULL: blocks lie one after another. */
+/* The offsets at which blocks begin in sendbuff. ceclCombine reads them from behind the splits, where ceclDispatch
+ * wrote them. NULL: blocks lie one after another. */
 static inline const uint64_t *cecl_call_offsets(const struct cecl_call *call)
 {
     const uint64_t *splits = cecl_call_address(call, CECL_LAYOUT_SPLITS);

@@ -60,9 +60,9 @@ struct cecl_small_args {
 /* small.c. Fills in `args` for a call that has passed cecl_small_check. */
 void cecl_small_args_make(const struct cecl_small *small, struct cecl_small_args *args);
 /* A captured call's number, shifted to the upper bits of an epoch. It distinguishes the call's lines from lines of
- * other calls with the same epoch. The lower bits are left to the epoch; they are enough to distinguish all epochs that
- * lines may hold, because each line is written or renewed within twice as many calls as a half has rows. The highest
- * bit is left to CECL_SMALL_FAR. */
+ * other calls with the same epoch. The lower bits are left to the epoch. They distinguish all epochs that lines hold at
+ * a time, because no line is left unchanged for more than twice as many calls as a half has rows. The highest bit is
+ * left to CECL_SMALL_FAR. */
 uint32_t cecl_small_mark(const struct cecl_small *small);
 /* Whether the call is an all-reduce or a reduce-scatter. */
 bool cecl_small_reduces(const struct cecl_small *small);

@@ -6,7 +6,7 @@
  * because an SM with less to send is done sooner. The smallest calls are a single thread block, so that no blocks need
  * to be counted at the end. Measured: docs/data/results.md, "Small calls by one kernel". */
 #define WARPS_ALONE 4 /* up to this many warps make one block of threads */
-/* more warps are divided into thread blocks of this many, as long as the number of blocks allows */
+/* more warps are divided into thread blocks of this many warps, if the call may have so many blocks */
 #define WARPS_EACH 2
 
 _Static_assert(WARPS_ALONE <= CECL_SMALL_WARPS && WARPS_EACH <= CECL_SMALL_WARPS,

@@ -98,7 +98,7 @@ static inline uint64_t cecl_splits_table_bytes(uint32_t nranks, uint32_t experts
 /* Words that the host reads. `what` is written last. */
 enum cecl_splits_trouble_kind {
     CECL_SPLITS_FINE,
-    CECL_SPLITS_SEND, /* the splits of a rank end beyond its sendbuff */
+    CECL_SPLITS_SEND, /* a block of a rank ends beyond its sendbuff */
     CECL_SPLITS_RECV, /* a recvbuff has no room for all of its blocks */
     CECL_SPLITS_OTHER /* the line of a rank is from another call; `rank` alone is set */
 };
