@@ -177,8 +177,7 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
     stay->meetings->seats[rank].came = 0;
     if (rank != stay->meetings->rank || !is_mine(stay))
         return;
-    /* if a rank with another list timed out, its message may name ranks not on this list; then the error names both
-     * lists */
+    /* if a rank with another list timed out, its message may name ranks not on this list; then names both lists */
     const bool differ = why->lists_differ || (why->kind == GIVES_UP && why->missing == NOBODY);
     stay->is_over = true;
     stay->result = differ && !equal(&why->members, &stay->plan->members)
@@ -187,8 +186,8 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
 }
 
 /* Whether an earlier failure ends the call that `rank` makes with this list. It does if the list has a rank whose call
- * failed, and also the missing rank, if the failure names one. Then that failure and all earlier ones no longer count
- * for `rank`; if no failure ends the call, none counts any longer.
+ * failed and, if the failure names a missing rank, also that rank. Then that failure and all earlier ones no longer
+ * count for `rank`; if no failure ends the call, none counts any longer.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)
@@ -436,8 +435,7 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
             if (why != ceclSuccess) {
                 event.result = (int32_t)why;
                 cecl_keep_message(event.words);
-                CECL_TRY(
-                    say(plan->meetings, &event)); /* an event before this one may end the call */
+                CECL_TRY(say(plan->meetings, &event)); /* another rank's event may come first */
                 end = cecl_deadline(READING_MS);
                 continue;
             }

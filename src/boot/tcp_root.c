@@ -510,7 +510,7 @@ static void let_go(struct root *root, int rank)
     hang_up(&root->seats[rank]);
 }
 
-/* Handles a message of a rank, all of which has arrived. */
+/* Handles a whole message of a rank. */
 static void consider_said(struct root *root, int rank)
 {
     struct cecl_tcp_said *said = &root->seats[rank]->said;

@@ -7,7 +7,7 @@
 #include "util/fds.h"
 
 #define RELEASE_BATCH 64 /* the most words that cuda_words_release writes in one batch */
-/* When a write counts as held up. Other writes take microseconds, or a few time slices on a shared GPU. */
+/* A write that takes longer counts as held up. Others take microseconds, or a few time slices on a shared GPU. */
 #define HELD_UP_MS 200
 #define LAND_MS 2000 /* how long to wait for words that are written after a copy */
 /* for how many ns a stream is queried without pauses; how many us each pause after that lasts */

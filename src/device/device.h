@@ -262,8 +262,8 @@ struct cecl_device_ops {
     /* Returns ceclSuccess if all that the event marks is done, otherwise ceclInProgress. */
     ceclResult_t (*event_query)(struct cecl_device *dev, ceclEvent_t event);
 
-    /* -- graphs: work that a stream captures, and that is launched any number of times. The operations below that
-     * put work on a stream are captured, too, in order; `copies` and `row_copies` must be told so.
+    /* -- graphs: work that a stream captures, and that is launched any number of times. The operations below that put
+     * work on a stream are captured, too, in order; `copies` and `row_copies` must be told that the stream captures.
      *
      *     stream_check -> order_begin -> memops, copies, reduce ... -> order_end -> graph_keep -- */
 

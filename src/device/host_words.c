@@ -10,7 +10,7 @@
 
 #include "device/host.h"
 
-#define SPINS 100 /* how often a waiter looks before it sleeps; a word often comes at once */
+#define SPINS 100 /* how many times a waiter looks before it sleeps; a word often comes at once */
 /* The longest sleep, in ns, before a waiter looks at the word again. Sleeps begin short, because only a look finds a
  * word that was written without waking. */
 #define SLICE_NS 50000000L

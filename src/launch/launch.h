@@ -48,7 +48,7 @@ struct cecl_leases {
 struct cecl_origin {
     size_t layout;    /* index of the layout's first word in `layouts` */
     uint64_t changes; /* value of the registry's `changes` when the call's windows were found */
-    /* the program's recvbuff, if the call has a bounce buffer instead; otherwise NULL */
+    /* the program's recvbuff, if the call has a bounce buffer in its place; otherwise NULL */
     const void *recv;
     /* the buffer from which peers that come later fetch the input: the call's own, or a bounce buffer */
     struct cecl_buffer lent;

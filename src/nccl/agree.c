@@ -12,7 +12,7 @@
 #include "util/log.h"
 
 #define LINE_BYTES 64 /* each rank's words have a cache line of their own */
-#define SPINS 1000    /* a wait polls this often; then it sleeps between polls */
+#define SPINS 1000    /* a wait polls this many times, then sleeps between polls */
 
 /* What a rank tells the others. In agreement n it writes n << 1 | can to told[n & 1]. Two words are enough, because a
  * rank ends agreement n only after it has read the words of all ranks, so no rank is two agreements ahead. */

@@ -29,7 +29,7 @@ struct cecl_nccl_comm {
     int together; /* how many communicators, this one included, were made in one call or group */
     int ordinal;  /* number of the GPU; -1: a stand-in for NCCL works on memory of the host */
     /* -- used by the thread that makes calls -- */
-    uint64_t served, agreed; /* numbers of collectives that cecl has made, and of agreements */
+    uint64_t served, agreed; /* how many collectives cecl has made; how many agreements */
     int policy;              /* the ceclSmPolicy_t that `ours` has now (serve.c) */
     /* -- shared by threads -- */
     /* the error, if ranks could not agree to make cecl's communicator, or if finalizing it has failed */

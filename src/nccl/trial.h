@@ -126,7 +126,7 @@ void cecl_trial_open(struct cecl_trial *trial, void *shared, int rank, int nrank
                      const struct cecl_trial_host *host);
 
 /* Ends the current trial, and asks for one of `subject`. If the verdict on `subject` has not expired, takes that
- * verdict instead. All ranks must call this at the same call of the program. */
+ * verdict, and asks for no trial. All ranks must call this at the same call of the program. */
 void cecl_trial_want(struct cecl_trial *trial, uint64_t subject, uint32_t arms);
 
 /* Ends the trial, or the use of its verdict. All ranks must call this at the same call of the program. */

@@ -135,7 +135,7 @@ struct cecl_splits {
     uint64_t slice;        /* bytes from one rank's slice to the next */
     uint64_t table_offset; /* bytes from a slice's start; a multiple of 8 */
     uint64_t recv_offset,
-        scales_offset; /* TELL: where these arrays lie in this rank's slice, in bytes */
+        scales_offset; /* TELL: offsets of recvbuff and its second array in the slice */
     /* a word on this rank's device; once it is not 0, a kernel that begins does nothing */
     const uint32_t *end;
     struct cecl_splits_trouble *trouble;
