@@ -423,7 +423,7 @@ static bool run_held(struct stage *s, int patience_ms)
 }
 
 /* A call that may use SMs is made once before they are held: loading its kernels later might wait for the SMs. A
- * call that may use none gets no such help. */
+ * call that may use no SM has no such warm-up. */
 static bool load_kernels(struct stage *s)
 {
     if (strcmp(s->c->policy, "never") == 0)

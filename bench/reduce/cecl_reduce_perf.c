@@ -1,5 +1,5 @@
 /* Measures how fast the reduction kernels read, by kernel, type and number of SMs, with all sources on this GPU. If
- * there are peers, a second table has all sources but the first at peers, in turn. The thresholds in
+ * there are peers, a second table has only the first source here, and the others spread over the peers. The thresholds in
  * src/plan/thresholds.h come from these tables.
  *
  * cecl_reduce_perf [--kib N] [--sources N] [--avg]

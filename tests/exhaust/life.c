@@ -59,7 +59,7 @@ static void keep_words(struct life *life)
     snprintf(life->report->words, WORDS_BYTES, "%s", ceclGetLastError(life->comm));
 }
 
-#define HEARING_MS 200 /* peers fail within this time, even if they do more than wait */
+#define HEARING_MS 200 /* peers that fail do so within this time, even if they have other work */
 
 static bool all_have_errors(const struct life *life)
 {

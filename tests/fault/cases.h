@@ -16,7 +16,7 @@
     X(OTHER_CALL, "makes another call") /* the rank makes another call than its peers */ \
     X(ABORTS, "aborts") \
     X(REVOKES, "revokes") \
-    X(LEAVES, "destroys its communicator") /* the rank destroys its communicator */ \
+    X(LEAVES, "destroys its communicator") \
     /* the rank dies, and a forked child keeps its descriptors open */ \
     X(LEAVES_CHILD, "dies and leaves a child")
 #define OP_LIST(X) \

@@ -382,7 +382,7 @@ static struct cecl_meeting meeting_of(uint32_t does, uint32_t base)
                                  .done_value = 77};
 }
 
-/* Lets all peers except `but` of them reach the barrier. */
+/* Lets all peers except the `but` next ones reach the barrier. */
 static void peers_come(uint32_t value, int but)
 {
     for (int i = but; i < PEERS; i++)

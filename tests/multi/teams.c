@@ -139,7 +139,7 @@ static struct team *child_of(const struct team *parent, const int *colors, const
     return t->alive ? t : NULL;
 }
 
-/* Draws the configuration of a new communicator. NULL: its parent's. */
+/* Draws the configuration of a new communicator; returns NULL for that of its parent. */
 static const ceclConfig_t *draw_config(ceclConfig_t *config, uint64_t *x, uint64_t *y)
 {
     const uint64_t which = random_next(x) % 4;

@@ -1,5 +1,5 @@
-/* Ranks make different calls, without CECL_CHECK. The library refuses no small call before it starts, and no large one
- * before a byte moves. But no rank takes its result as valid: all get an error that names the difference. */
+/* Ranks make different calls, without CECL_CHECK. So small calls start, and bytes of large ones move, before the library
+ * notices. But no rank takes its result as valid: all get an error that names the difference. */
 #include "multi.h"
 
 #define COUNT 100 /* floats: a small call */

@@ -59,7 +59,7 @@ TEST(processes_with_several_ranks_each_exchange_in_groups)
     room = (size_t)(EACH * multi_nranks + 1) * MAX_ROOM;
     join_in_group(comms, false);
     multi_ok(NULL, ceclGroupEnd());
-    for (int i = 0; i < EACH; i++) { /* one rank of a process sends from private memory */
+    for (int i = 0; i < EACH; i++) { /* out of place, ranks send from private memory */
         calls[i] = (struct random_call){.rank = rank_of(i), .nranks = EACH * multi_nranks};
         assert_true((calls[i].send = malloc(room)) && (want[i] = malloc(room)));
     }

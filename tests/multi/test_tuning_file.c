@@ -145,7 +145,7 @@ static void expect_late(bool late, const char *tuning, int calls)
     assert_int_equal(is_late, late);
 }
 
-/* At the first of two held calls the GPU needs nothing more from the late ranks; at the last one it may need them. */
+/* A GPU held at the first of two calls is behind: it needs no late host for that one. For the last call it may. */
 TEST_BETWEEN(a_rank_whose_gpu_is_behind_waits, NULL, forget_tuning)
 {
 #define NO_OTHER_WAIT "late.wait_ns * any 0\nlate.pending_ns * any 0\n"

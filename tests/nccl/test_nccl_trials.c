@@ -190,7 +190,7 @@ TEST_PASSES(0, each_size_of_a_benchmark_is_tried, 2, us_or(CALL_TAKES_US))
 }
 
 /* Makes gathers until cecl has its turn, and then reductions, for which three ranks have no row in the table. The first
- * reduction is the call that begins the next period. */
+ * reduction is the call that begins the next period, and is not counted. */
 TEST_PASSES(3 * 99, a_turn_ends_with_its_period, 3, CALL_TAKES_US)
 {
     enum { MOST_CALLS = 1000, OTHER_CALLS = 100 };

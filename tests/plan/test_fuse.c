@@ -20,7 +20,7 @@ struct taken {
     struct cecl_fused last;
 };
 
-/* The range must be a barrier, a reduction, copies of its result, signals and waits, as `f` says, all on one lane. */
+/* The steps that `f` covers must be as it says, on one lane: a barrier, a reduction, copies of its result, flags. */
 static void is_what_it_says(const struct cecl_plan *plan, uint32_t at, const struct cecl_fused *f)
 {
     const uint32_t peers = (uint32_t)plan->part.call.nranks - 1, end = at + f->count;
@@ -334,7 +334,7 @@ static struct cecl_copy *first_copy(struct cecl_plan *plan, uint32_t reduce_at)
     return &plan->copies[plan->steps[reduce_at + 1].first];
 }
 
-/* If a copy has another place, size, area or shape, copy engines make all, and the kernel takes over no later step. */
+/* If one copy has another place, size, area or shape, the kernel takes over no copy, and no later step. */
 TEST(copies_of_anything_else_are_left)
 {
     for (int fault = 0; fault < 6; fault++) {

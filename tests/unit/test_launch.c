@@ -111,7 +111,7 @@ TEST(the_next_call_takes_back_what_a_thread_left_that_has_ended)
     free(me.first);
 }
 
-/* Each communicator's first call decides, whatever its kind; later calls do not change the order. */
+/* A communicator's place in the order is that of its first call, of whatever kind. */
 TEST(launches_of_a_group_come_in_the_order_of_the_first_calls)
 {
     int *memory = private_memory(8);

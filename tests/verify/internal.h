@@ -201,7 +201,7 @@ verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t 
 /* The end of a call's input, and the end of its recvbuff. */
 uint64_t verify_send_bytes(const struct cecl_call *call);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
-/* How many bytes a reduction writes. If elements become twice as large, byte i counts as made of bytes i / 2. */
+/* How many bytes a reduction writes. If results are twice as large, their byte i counts as made of bytes i / 2. */
 static inline uint64_t verify_result_bytes(const struct cecl_plan *plan,
                                            const struct cecl_reduce *reduce)
 {

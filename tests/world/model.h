@@ -64,7 +64,7 @@ struct random_call {
     size_t send_rows, recv_rows, row_count; /* by splits: rows of the buffers; elements of a row */
     bool splits_have_gaps;
     ceclStrided_t strided; /* the argument of the call; a field is 0 where the default is meant */
-    /* Tiles for each rank, and where they begin in rank 0's sendbuff. In rank r's, r * tile_shift elements later. */
+    /* Tiles for each rank; where they begin in rank 0's sendbuff. In rank r's they begin r * tile_shift elements later. */
     size_t tiles, tile_begins[RANKS * RANDOM_TILES], tile_shift;
     /* Rows of a block, and bytes of a row. A block without a pitch is one long row. */
     size_t rows, row;
