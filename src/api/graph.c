@@ -32,7 +32,7 @@ CECL_API ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclStream_t strea
 CECL_API ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream, ceclGraph_t *graph)
 {
     CECL_PUBLIC;
-    CECL_TRY(cecl_comm_check_handle(comm)); /* a failed communicator's captures can be ended */
+    CECL_TRY(cecl_comm_check_handle(comm)); /* even a failed communicator's captures can be ended */
     CECL_TRY(cecl_check_given("graph", graph));
     ceclGraph_t made = cecl_handle_new(&handles, sizeof(*made));
     if (!made)

@@ -34,11 +34,11 @@ enum cecl_nccl_state {
     STEP(READY, FINALIZING)   /* finalize, if NCCL finalizes in the background */ \
     STEP(FINALIZING, READY)   /* the calls are done */ \
     STEP(READY, DESTROYING)   /* destroy */ \
-    STEP(READY, ENDING)       /* abort or revoke, also in the next two steps */ \
-    STEP(FINALIZING, ENDING) \
-    STEP(DESTROYING, ENDING) /* or the calls are done */ \
-    STEP(ENDING, FREE)       /* ours has ended */ \
-    STEP(ENDING, LOST)       /* a thread has not left in time */
+    STEP(READY, ENDING)       /* abort or revoke */ \
+    STEP(FINALIZING, ENDING)  /* abort or revoke */ \
+    STEP(DESTROYING, ENDING)  /* abort or revoke, or the calls are done */ \
+    STEP(ENDING, FREE)        /* ours has ended */ \
+    STEP(ENDING, LOST)        /* a thread has not left in time */
 
 enum cecl_nccl_step {
 #define STEP(from, to) CECL_NCCL_##from##_TO_##to = CECL_NCCL_##from << 4 | CECL_NCCL_##to,

@@ -11,7 +11,7 @@
 
 static struct {
     pthread_mutex_t lock;
-    uint32_t written; /* how many communicators got an entry so far; the latest keep theirs */
+    uint32_t written; /* how many communicators got an entry; only the latest still have it */
     struct entry {
         const void *key; /* NULL: the communicator has ended */
         struct cecl_nccl_report report;

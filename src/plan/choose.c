@@ -1,4 +1,4 @@
-/* Chooses how a call is carried out. The numbers that decide are in plan/thresholds.h. */
+/* Chooses how a call is carried out. The numbers that decide are in plan/thresholds.h and below. */
 #include "plan/way.h"
 
 #include "plan/call.h"
@@ -11,7 +11,7 @@
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
 
-/* Sizes that were calculated. Measured sizes are in plan/thresholds.h. */
+/* Sizes that were calculated, and that no tuning file replaces. */
 /* a local copy of fewer bytes goes into the batch of pushes, not on the side lane */
 #define SIDE_COPY_MIN (256 * KIB)
 /* one more peer returns a piece for every so many bytes of the own block */

@@ -14,10 +14,10 @@ struct cecl_facts {
     uint16_t max_sms;
     int32_t root;
     uint16_t ncalls;
-    uint8_t in_place; /* only if ranks must agree on it */
+    uint8_t in_place; /* whether in place, if ranks must agree on that; else 0 */
     uint8_t nmore;
     uint64_t count;
-    /* [nmore] one of: a shape; of a call by splits, the layout's words that are equal on all ranks; of another layout,
+    /* [nmore] a shape; or for a call by splits, the layout's words that are equal on all ranks; or for another layout,
      * a hash of such words */
     uint64_t more[CECL_FACTS_MORE];
 };

@@ -34,8 +34,8 @@ enum cecl_family {
     CECL_FAMILIES
 };
 
-/* Which ranks get a rank's input. ALL: all ranks get the same block; EACH: each rank gets another block; ROOT, PEER:
- * only that rank gets a block. In a reduction: which ranks get the result, or a block of it. */
+/* Which ranks get a rank's input. ALL: all ranks get the same block; EACH: each rank gets a block of its own; ROOT,
+ * PEER: only the root or the peer gets a block. In a reduction: which ranks get the result, or a block of it. */
 enum cecl_to { CECL_TO_NONE, CECL_TO_ALL, CECL_TO_EACH, CECL_TO_ROOT, CECL_TO_PEER };
 
 struct cecl_op {

@@ -1,4 +1,4 @@
-/* All thresholds, each with its evidence: a measurement or a calculation. No other file has thresholds. tuning.h and
+/* All thresholds that a tuning file can replace, each with its evidence: a measurement or a calculation. tuning.h and
  * tuning.c include this file, each with its own macros:
  *
  *     THRESHOLD(id, "name", unit, least, most, "what it decides")
