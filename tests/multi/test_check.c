@@ -65,13 +65,11 @@ TEST_WITH(checked_comm(), an_allocation_that_meets_a_collective_is_refused_on_ev
 {
     void *more = NULL;
     char *recv = multi_alloc(comm, (size_t)multi_nranks * 64);
-    if (multi_rank == 0)
-        multi_refused(comm, ceclMemAlloc(comm, &more, 64), ceclInvalidUsage,
-                      "the call: ceclMemAlloc on rank 0, ceclAllGather on rank 1");
-    else
-        multi_refused(comm, ceclAllGather(recv + multi_rank * 64, recv, 64, ceclInt8, comm, 0),
-                      ceclInvalidUsage,
-                      "the call: ceclMemAlloc on rank 0, ceclAllGather on rank 1");
+    multi_refused(comm,
+                  multi_rank == 0
+                      ? ceclMemAlloc(comm, &more, 64)
+                      : ceclAllGather(recv + multi_rank * 64, recv, 64, ceclInt8, comm, 0),
+                  ceclInvalidUsage, "the call: ceclMemAlloc on rank 0, ceclAllGather on rank 1");
     assert_null(more);
     multi_works(comm, NULL, multi_nranks);
 }

@@ -265,23 +265,20 @@ TEST_BETWEEN(tokens_get_the_sums_of_their_rows, set_up, tear_down)
 
 TEST_BETWEEN(refused_sums_do_no_harm, set_up, tear_down)
 {
-#define REFUSED(result, words, ...) \
-    multi_refused(comm, ceclSumRows(__VA_ARGS__, comm, NULL), result, words)
+#define REFUSED(words, ...) \
+    multi_refused(comm, ceclSumRows(__VA_ARGS__, ceclFloat, comm, NULL), ceclInvalidArgument, words)
     const float *const w = (const float *)(const void *)scales[0];
-    REFUSED(ceclInvalidArgument, "rows: NULL", NULL, 4, splits[0], w, rows[1], 4, 1, 1, ceclFloat);
-    REFUSED(ceclInvalidArgument, "places: NULL", rows[0], 4, NULL, w, rows[1], 4, 1, 1, ceclFloat);
-    REFUSED(ceclInvalidArgument, "sums: NULL", rows[0], 4, splits[0], w, NULL, 4, 1, 1, ceclFloat);
-    REFUSED(ceclInvalidArgument, "aligned", rows[0] + 1, 4, splits[0], w, rows[1], 4, 1, 1,
-            ceclFloat);
-    REFUSED(ceclInvalidArgument, "overlap", rows[0], 4, splits[0], w, rows[0] + 8, 4, 1, 1,
-            ceclFloat);
-    REFUSED(ceclInvalidArgument, "address space", rows[0], SIZE_MAX / 2, splits[0], w, rows[1], 4,
-            1, 1, ceclFloat);
-    REFUSED(ceclInvalidArgument, "each", rows[0], 4, splits[0], w, rows[1], 4, (size_t)1 << 40, 1,
-            ceclFloat);
+    REFUSED("rows: NULL", NULL, 4, splits[0], w, rows[1], 4, 1, 1);
+    REFUSED("places: NULL", rows[0], 4, NULL, w, rows[1], 4, 1, 1);
+    REFUSED("sums: NULL", rows[0], 4, splits[0], w, NULL, 4, 1, 1);
+    REFUSED("aligned", rows[0] + 1, 4, splits[0], w, rows[1], 4, 1, 1);
+    REFUSED("overlap", rows[0], 4, splits[0], w, rows[0] + 8, 4, 1, 1);
+    REFUSED("address space", rows[0], SIZE_MAX / 2, splits[0], w, rows[1], 4, 1, 1);
+    REFUSED("each", rows[0], 4, splits[0], w, rows[1], 4, (size_t)1 << 40, 1);
     multi_options(comm, CECL_SM_NEVER, CECL_UNDEF, CECL_UNDEF);
-    REFUSED(ceclInvalidUsage, "CECL_SM_NEVER", rows[0], 4, splits[0], w, rows[1], 4, 1, 1,
-            ceclFloat);
+    multi_refused(comm,
+                  ceclSumRows(rows[0], 4, splits[0], w, rows[1], 4, 1, 1, ceclFloat, comm, NULL),
+                  ceclInvalidUsage, "CECL_SM_NEVER");
 #undef REFUSED
     multi_options(comm, CECL_SM_ALLOW, CECL_UNDEF, CECL_UNDEF);
     multi_ok(comm, ceclBarrier(comm, NULL));

@@ -7,14 +7,19 @@
 /* Time limit of calls that must time out. Ranks must be able to allocate memory within it. */
 #define LIMIT_MS 1000
 
+static void pass_on(ceclComm_t comm, const void *send, void *recv, size_t bytes)
+{
+    multi_ok(comm, ceclGroupStart());
+    multi_ok(comm, ceclSend(send, bytes, ceclUint8, multi_next(), comm, 0));
+    multi_ok(comm, ceclRecv(recv, bytes, ceclUint8, multi_last(), comm, 0));
+    multi_ok(comm, ceclGroupEnd());
+}
+
 static void ring(ceclComm_t comm)
 {
     unsigned char *send = multi_alloc(comm, BYTES), *recv = multi_alloc(comm, BYTES);
     multi_fill_device(comm, send, 4, multi_rank, BYTES);
-    multi_ok(comm, ceclGroupStart());
-    multi_ok(comm, ceclSend(send, BYTES, ceclUint8, multi_next(), comm, 0));
-    multi_ok(comm, ceclRecv(recv, BYTES, ceclUint8, multi_last(), comm, 0));
-    multi_ok(comm, ceclGroupEnd());
+    pass_on(comm, send, recv, BYTES);
     multi_ok(comm, ceclStreamSynchronize(comm, 0));
     multi_check_device(comm, recv, 4, multi_last(), BYTES, BYTES);
 }
@@ -132,8 +137,7 @@ static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
 /* Each rank calls ceclSend and then ceclRecv, or the reverse. calls = 1: only the first of them, which always waits. */
 static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, int calls)
 {
-    const int n = multi_nranks, next = (multi_rank + 1) % n, last = (multi_rank + n - 1) % n;
-    const int peer = sends_first ? next : last;
+    const int next = multi_next(), last = multi_last(), peer = sends_first ? next : last;
     unsigned char *buffer = NULL;
     char words[96];
     ceclComm_t comm = comm_and_buffer(60000, &buffer);
@@ -155,16 +159,11 @@ static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, i
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-TEST(ranks_that_all_send_first_are_told_to_group)
+TEST(ranks_that_all_send_first_or_all_receive_first_are_told_to_group)
 {
-    ranks_that_wait_for_each_other_are_told_to_group(true, 2);
-    ranks_that_wait_for_each_other_are_told_to_group(true, 1); /* the other call is never reached */
-}
-
-TEST(ranks_that_all_receive_first_are_told_to_group)
-{
-    ranks_that_wait_for_each_other_are_told_to_group(false, 2);
-    ranks_that_wait_for_each_other_are_told_to_group(false, 1);
+    for (int sends_first = 0; sends_first < 2; sends_first++)
+        for (int calls = 1; calls <= 2; calls++) /* with 1, the other call is never reached */
+            ranks_that_wait_for_each_other_are_told_to_group(sends_first, calls);
 }
 
 /* Rank 0 waits for rank 1. With three ranks, rank 1 begins 0.5 s later, and waits for rank 2, which makes no call; so
@@ -260,10 +259,7 @@ TEST(ranks_that_exchange_much_push_what_they_send)
         MPI_Barrier(MPI_COMM_WORLD);
         if (multi_rank == i % multi_nranks)
             multi_pause_ms(5);
-        multi_ok(comm, ceclGroupStart());
-        multi_ok(comm, ceclSend(send, much, ceclInt8, multi_next(), comm, 0));
-        multi_ok(comm, ceclRecv(recv, much, ceclInt8, multi_last(), comm, 0));
-        multi_ok(comm, ceclGroupEnd());
+        pass_on(comm, send, recv, much);
         const struct cecl_plan *plan = &comm->launcher->once.plan;
         assert_int_equal(plan->ncopies, 1);
         assert_int_equal(plan->copies[0].src.rank, multi_rank);

@@ -258,7 +258,6 @@ TEST_BETWEEN(memory_of_an_open_group_stays_registered, set_up, tear_down)
     multi_refused(comm, ceclCommDeregister(comm, handle), ceclInvalidUsage,
                   "wait for ceclGroupEnd");
     multi_ok(comm, ceclGroupEnd());
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     check(memory.at, 3);
     deregistered(handle);
 }
@@ -291,7 +290,6 @@ TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
         ready(other, all.at + i * bytes, i);
     multi_ok(comm, gather(all.at + CALLS * bytes));
     multi_ok(comm, ceclGroupEnd());
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     for (size_t i = 0; i <= CALLS; i++)
         check(all.at + i * bytes, i);
     memory_free(comm, &all);
@@ -315,7 +313,6 @@ TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, 
         ready(other, both.at + i * bytes, i + 5);
     multi_ok(comm, gather(both.at + bytes));
     multi_ok(comm, ceclGroupEnd());
-    multi_ok(comm, ceclStreamSynchronize(comm, NULL));
     for (size_t i = 0; i < 2; i++)
         check(both.at + i * bytes, i + 5);
     run(memory.at, 4);

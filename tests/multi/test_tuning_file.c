@@ -172,8 +172,7 @@ TEST_BETWEEN(ranks_with_different_tables_are_refused, NULL, forget_tuning)
 TEST_BETWEEN(ranks_with_equal_tables_in_different_files_meet, NULL, forget_tuning)
 {
     multi_tuning(multi_rank == 0 ? "reduction.reading_sms * any 8 # as built in" : "# nothing");
-    ceclComm_t comm = multi_comm(NULL);
-    multi_ok(NULL, ceclCommDestroy(comm));
+    multi_cycle(NULL);
 }
 
 TEST_BETWEEN(a_bad_file_on_one_rank_is_told_to_all, NULL, forget_tuning)
