@@ -311,26 +311,16 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     return ceclSuccess;
 }
 
-ncclResult_t ncclCommCount(const ncclComm_t comm, int *count)
-{
-    NOTE(WORD(comm), WORD(count));
-    *count = comm->nranks;
-    return standin_is_ready(comm) ? ceclSuccess : ceclInvalidArgument;
-}
-
-ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank)
-{
-    NOTE(WORD(comm), WORD(rank));
-    *rank = comm->rank;
-    return standin_is_ready(comm) ? ceclSuccess : ceclInvalidArgument;
-}
-
-ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device)
-{
-    NOTE(WORD(comm), WORD(device));
-    *device = comm->rank;
-    return standin_is_ready(comm) ? ceclSuccess : ceclInvalidArgument;
-}
+#define GIVES(name, member) \
+    ncclResult_t name(const ncclComm_t comm, int *value) \
+    { \
+        NOTE(WORD(comm), WORD(value)); \
+        *value = comm->member; \
+        return standin_is_ready(comm) ? ceclSuccess : ceclInvalidArgument; \
+    }
+GIVES(ncclCommCount, nranks)
+GIVES(ncclCommUserRank, rank)
+GIVES(ncclCommCuDevice, rank)
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win,
                                     int winFlags)
