@@ -73,8 +73,8 @@ void registry_close_peers(struct cecl_registry *registry)
                                       registry_take_import(&registry->peers[r].imports[i]));
 }
 
-/* The call that is being made counts, because in a failed communicator an owner may drop memory that this call names.
- * (Otherwise an owner drops or replaces memory only after the calls that name it.) */
+/* The call that is being made counts as a use, because in a failed communicator an owner may drop memory that this call
+ * names. (Otherwise an owner drops or replaces memory only after the calls that name it.) */
 bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import)
 {
     const struct cecl_registry_asks *asks = &registry->asks;

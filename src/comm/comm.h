@@ -258,7 +258,7 @@ bool cecl_comm_is_done(ceclComm_t comm);
  * exchange is possible: fails the communicator, and returns its error. Otherwise returns `result`. */
 ceclResult_t cecl_comm_exchanged(ceclComm_t comm, ceclResult_t result);
 /* If `result` is a timeout and the process has several ranks, adds `cure` to the message: what to do if one thread
- * makes the calls of several ranks, so that these cannot wait for each other. */
+ * makes the calls of several ranks, which then cannot wait for each other. */
 ceclResult_t cecl_comm_add_cure(ceclComm_t comm, ceclResult_t result, const char *cure);
 /* Sets the asynchronous error, unless one is already set. */
 void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *message);

@@ -18,9 +18,9 @@
 #define OUT_MS 10000 /* most ms that the end of a communicator waits for threads inside */
 
 static _Atomic(struct cecl_nccl_comm *) buckets[BUCKETS];
-/* Held while entries are reserved or removed. A thread that ends a communicator finds its entry, and enters it or takes
- * the first step of its end, in one hold of this lock, so that no other communicator can get the entry in between.
- * Calls look up entries without the lock. */
+/* Held while entries are reserved or removed. A thread that ends a communicator holds it while it finds the entry and
+ * then enters it, or takes the first step of its end. So no other communicator can get the entry in between. Calls look
+ * up entries without the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the table */

@@ -1,5 +1,5 @@
 /* See decide.h. All ranks must reach the same decision. So a decision uses only what is equal on all ranks of the
- * communicator, for a send or a receive on its two ranks; it never uses the addresses of buffers. */
+ * communicator (for a send or a receive: on its two ranks), and never the addresses of buffers. */
 #include "nccl/decide.h"
 
 #include "nccl/captured.h"

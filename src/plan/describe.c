@@ -91,7 +91,7 @@ ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct 
     call->recv = cecl_window_find(scope->windows, args->recv);
     call->in_place = is_in_place(call, send, call->recv);
     if (call->in_place && cecl_op_reduces_to(call->op, CECL_TO_EACH))
-        call->recv = send; /* sendbuff holds all blocks, and the result */
+        call->recv = send; /* sendbuff holds all blocks, and gets the result */
     else if (reads && !cecl_call_is_one_buffer(call))
         call->send = send;
     return ceclSuccess;

@@ -178,8 +178,8 @@ void cecl_plan_barrier(struct cecl_plan *plan);
 void cecl_plan_of(struct cecl_plan *plan, uint32_t part);
 /* From now on, steps that are added run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
-/* cecl_plan_after: the current lane waits until `lane` has done all its steps so far. cecl_plan_after_other: so does
- * the main lane for the side lane, or the side lane for the main lane. */
+/* cecl_plan_after: the current lane waits until `lane` has done all its steps so far. cecl_plan_after_other: the
+ * current lane, main or side, waits in this way for the other of the two. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
 /* Adds a step with one reduction, of nsrc places in the order of `src`. */

@@ -177,7 +177,7 @@ uint64_t cecl_call_send_needed(const struct cecl_call *call)
     return cecl_call_is_one_buffer(call) ? 0 : input_of(call).high;
 }
 
-/* In place only the own block may be in both buffers. If the input or the output is only the own block, no other block
+/* In place sendbuff and recvbuff may share only the own block. If it is all of the input or of the output, nothing else
  * can be in both. */
 static ceclResult_t check_overlap(const struct cecl_call *call, const struct extent *in,
                                   const struct extent *out)
