@@ -26,7 +26,7 @@ struct op {
     bool passes_on; /* recvbuff holds the previous rank's block; bandwidths count each link once */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
-    double bus;        /* for nccl-tests' busbw: this x blocks x (ranks - 1) / time; passes_on: 1 */
+    double bus;        /* nccl-tests' busbw is this x algbw x (ranks - 1) / ranks; 1 if passes_on */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
                          ceclComm_t comm, ceclStream_t stream);
     /* What a side does with its recvbuff before its first call and after its last one; NULL: nothing. Collective. */

@@ -66,7 +66,7 @@ static bool captured_call(struct side *side, const struct run *run, const void *
     return true;
 }
 
-/* Not several reductions in place: each would reduce the last result once more, so it could not be checked. */
+/* False for several reductions in place in a graph: each would reduce the last result again, which no check expects. */
 static bool captured_supports(const struct side *side, const struct run *run, bool in_place)
 {
     const struct captured *c = side->state;

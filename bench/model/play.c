@@ -120,7 +120,7 @@ static void do_step(struct model_run *p, int rank, int lane, double now)
     }
 }
 
-/* Lets a lane go on to its next step, or check the step at which it is blocked once more. */
+/* Lets a lane go on to its next step. A blocked lane checks again whether it can go on. */
 void model_advance(struct model_run *p, int rank, int lane, double now)
 {
     struct model_rank *r = &p->ranks[rank];

@@ -1,6 +1,6 @@
 /* Reductions on a GPU give the same bits as on the host (tests/unit/test_reduce_host.c checks the host's): every type
  * and operation, any alignment, both kernels, any number of SMs, one or several destinations. They write nothing else.
- * They signal and wait for the flags before and after them. One GPU is enough, with the host as the peers; results and
+ * Kernels also write and await flags before and after it. One GPU is enough, with the host as the peers; results and
  * flags also lie on a second GPU if there is one. (Random reductions of the multi-rank tests read peers' memory.)
  *
  * CECL_TEST_SHORT=1: only a few sizes, and no kernel waits for something that comes after its launch, because tools

@@ -45,7 +45,7 @@ static bool may_capture(ceclComm_t comm)
     return !random_carries && (!multi_on_gpus(comm) || getenv("CECL_TEST_CAPTURE"));
 }
 
-/* Makes the call once; out of place, where the input stays unchanged, up to 3 times. */
+/* Makes the call once. Out of place, where the input stays as it is, some calls are made up to 3 times. */
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped)
 {
     const int times = c->repeats && !c->in_place && !grouped ? 1 + (int)(c->seed % 3) : 1;

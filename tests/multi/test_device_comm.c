@@ -70,7 +70,7 @@ TEST_WITH(comm_of_hosts(), barriers_order_what_ranks_write)
             assert_int_equal(own[p], round * 100 + p);
         assert_true(ceclBarrierBlock(dc, slot));
         if (round == ROUNDS / 2)
-            dc = device_comm(comm); /* as in a later launch: the counts are read from memory */
+            dc = device_comm(comm); /* as a later launch, which reads the counts from memory */
     }
     assert_false(ceclBarrierBlock(dc, CECL_DEVICE_BLOCKS));
     assert_false(ceclBarrierBlock(dc, -1));

@@ -99,7 +99,7 @@ TEST_BETWEEN(a_rank_ahead_waits_as_long_as_the_file_says, NULL, forget_tuning)
         is_soon = multi_how_many(time_ahead(2) < AWAY_MS * 0.5e-3) == multi_nranks;
     assert_true(is_soon);
     multi_tuning("late.pending_ns * any 1000000000\nlate.pending_sum_ns * any 1000000000");
-    /* AWAY_MS is less than a second, which is the longest wait. */
+    /* Ranks wait 1 s at most, which is longer than AWAY_MS. */
     const double took = time_ahead(1);
     assert_true(multi_rank != 0 || took > AWAY_MS * 0.5e-3);
 }

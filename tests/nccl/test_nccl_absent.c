@@ -1,6 +1,6 @@
 /* One rank runs without the library in NCCL's place, with another version of it, or with CECL_NCCL=off. On each
- * communicator with that rank, the others name it and pass their calls, so all results are right. They serve communicators
- * without it.
+ * communicator with that rank, the others name it and pass their calls, so all results are right. Communicators without
+ * that rank are served.
  *
  * test_nccl_absent LIBRARIES: the folder of another version of the library. CECL_NCCL_PATH names the stand-in. Each rank is
  * a program of its own: test_nccl_absent FILE RANK WAY ABSENT, where FILE is a descriptor of memory that all ranks map. */

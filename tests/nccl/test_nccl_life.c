@@ -201,7 +201,7 @@ static void one_round(ncclComm_t comm, uint64_t seed)
     end_nccls(comm, cecl_nccl_comm_abort(comm));
     assert_null(cecl_nccl_comm_find(comm));
     assert_true(comm->has_ended);
-    /* If the communicator ended during its creation, the thread that creates it destroys it, after a moment. */
+    /* If the communicator ended during its creation, the creating thread soon destroys it. */
     for (int tries = 0; comm->is_being_made || (comm->was_made && comm->ours.ends == 0); tries++) {
         assert_in_range(tries, 0, 100000);
         linger(50);

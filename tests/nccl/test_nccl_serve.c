@@ -826,8 +826,8 @@ TEST_OF_RANKS_UNDER("all strict auto", a_rank_that_is_not_there_is_refused_at_on
     return is;
 }
 
-/* strict refuses one call of a group: the group's other call is not carried out, and the next group works. So does a
- * group after a call that is refused outside of a group. */
+/* strict refuses one call of a group: the group's other call is not carried out, and the next group works. A
+ * group also works after a call that strict refuses outside of a group. */
 TEST_OF_RANKS_UNDER("strict", a_group_with_a_call_that_strict_refuses_carries_nothing_out, 2)
 {
     int in = r->rank, out[RANKS] = {-1, -1};

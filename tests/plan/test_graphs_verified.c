@@ -106,7 +106,7 @@ TEST(a_bit_that_a_peer_may_miss_is_found)
     static const int waits[] = {0, 3, 5};
     for (int i = 0; i < 3; i++)
         expect_wrong(2, waits[i], LEFT_OUT, "may still wait");
-    expect_wrong(2, 6, LEFT_OUT, "early"); /* the number of the call before is still there */
+    expect_wrong(2, 6, LEFT_OUT, "early"); /* the previous call's number is still there */
 }
 
 TEST(a_call_without_its_last_signal_is_found)

@@ -240,7 +240,7 @@ TEST(small_calls_end_where_they_were_measured)
         }
 }
 
-/* Not small because of the caller's options, the number of ranks, the size or the kind of call. */
+/* The caller's options, the number of ranks, the size or the kind of a call can keep the call from being small. */
 TEST(other_calls_are_not_small)
 {
     const ceclSmPolicy_t allow = CECL_SM_ALLOW;

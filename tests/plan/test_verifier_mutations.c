@@ -125,7 +125,7 @@ static bool harm_copy(enum harm harm, struct cecl_plan *plan, int nranks)
     return true;
 }
 
-/* Harms one of the plans. Returns false if nothing in it can be harmed so. */
+/* Harms one of the plans in this way. Returns false if the plan has nothing to harm. */
 static bool do_harm(enum harm harm, struct cecl_plan *plans, int nranks)
 {
     const int call = harm == DROP_LAST_SIGNAL ? CALLS - 1 : (int)chance(CALLS);

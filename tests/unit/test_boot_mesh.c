@@ -284,7 +284,7 @@ static uid_t user_of_this_test(void)
     return 60000 + (uid_t)getpid() % 5000;
 }
 
-/* Whether a process of this test can become another user. It cannot where few users are mapped, or setuid() is refused. */
+/* Whether a process of this test can become another user: not if few users are mapped, or setuid() is refused. */
 static bool can_be(uid_t user)
 {
     int status = -1;

@@ -41,7 +41,7 @@ static struct fake {
     void (*at_refusal)(void);
     uint64_t process;          /* id of the exporting process */
     _Atomic bool busy;         /* the GPU has work, for which closing would wait */
-    _Atomic int nasked, nbusy; /* questions whether the GPU has work; regions closed while it had */
+    _Atomic int nasked, nbusy; /* looks at whether the GPU has work; regions closed while it had */
     ceclResult_t refused_posts[4]; /* error of a post, by peer */
 } fake;
 

@@ -275,7 +275,7 @@ TEST_BETWEEN(all_lines_are_renewed_by_and_by, NULL, close_ranks)
         }
 }
 
-/* A line that no call has used gets a value far from every epoch that comes soon. */
+/* A line that no call has used gets a value that is far from the epochs of the next calls. */
 TEST_BETWEEN(a_renewed_line_is_half_a_cycle_away, NULL, close_ranks)
 {
     open_ranks(2);

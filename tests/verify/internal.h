@@ -269,7 +269,7 @@ static inline bool verify_is_bits(uint32_t counter)
     return counter == CECL_COUNTER_TURN || counter == CECL_COUNTER_CALL;
 }
 
-/* bits.c: signals and waits of words whose values are sets of bits. *stuck: the bit is not set yet. */
+/* bits.c: carries out signals and waits if words are sets of bits. *stuck: the bit is not set yet. */
 void verify_bits_begin(struct verifier *v);
 ceclResult_t verify_signal_bits(struct verifier *v, int rank, const struct cecl_step *step,
                                 uint32_t at);

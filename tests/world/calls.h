@@ -34,7 +34,7 @@
 /* What a rank tells the others, in shared memory. */
 struct told {
     const char *_Atomic step; /* what the rank does at present; a string constant */
-    _Atomic int done;         /* the rank needs the others no more */
+    _Atomic int done;         /* the rank no longer needs the others */
     _Atomic int failed;
     double failed_at;
     char wrong[1536]; /* what the rank found wrong */
