@@ -187,7 +187,7 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
 
 /* Whether an earlier failure ends the call that `rank` makes with this list. It does if the list has a rank whose call
  * failed and, if the failure names a missing rank, also that rank. Then that failure and all earlier ones no longer
- * count for `rank`; if no failure ends the call, none counts any longer.
+ * count for `rank`; if no failure ends the call, no failure so far counts any longer.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)

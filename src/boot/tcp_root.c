@@ -26,7 +26,7 @@
 #define MARGIN_MS 1000
 
 #define CALLERS_MAX 4096 /* the most callers at a time, if there are enough descriptors */
-/* ms in which a caller must send all its bytes. A process that stands still for longer can connect again. */
+/* ms in which a caller must send all its bytes. A process that is stopped for longer can connect again. */
 #define PATIENCE_MS 5000
 #define HEARD_MS 100 /* how many ms a caller has before a newer one may replace it */
 #define TICK_MS 50   /* ms between two checks of deadlines */

@@ -44,8 +44,8 @@ struct cecl_op {
     enum cecl_family family;
     enum cecl_to to;
     bool rooted; /* the call has a root */
-    /* not NULL: in an exchange before, receivers tell senders where blocks belong. asks_places: the exchange's name in
-     * NVTX ranges. in_group: the call to use instead in a group */
+    /* not NULL: in an exchange before the call, receivers tell senders where blocks belong. asks_places: the exchange's
+     * name in NVTX ranges. in_group: the call to use instead in a group */
     const char *asks_places, *in_group;
     /* Whether a call may be small, and if so, which kind of small call it is. */
     bool may_be_small;

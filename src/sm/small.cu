@@ -68,7 +68,7 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
-/* epoch: of the call. line: the flag in its lines. half: bytes from the slots in `args` to those of its half. */
+/* epoch: the call's. line: the flag in its lines. half: bytes from the slots in `args` to the slots of its half. */
 struct turn {
     uint32_t epoch, line;
     uint64_t half;
