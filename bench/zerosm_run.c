@@ -328,7 +328,7 @@ static bool call_one(struct stage *s, int g)
     return groups ? called(s, g, ceclGroupEnd(), "ceclGroupEnd") && fine : fine;
 }
 
-/* Makes one call on all ranks; in one group, so that no rank is late to it, unless the case has late ranks. */
+/* Makes one call on all ranks: in one group, in which no rank can be late, unless the case has late ranks. */
 static bool call_all_once(struct stage *s)
 {
     bool fine = s->c->late || called(s, 0, ceclGroupStart(), "ceclGroupStart");

@@ -137,7 +137,7 @@ static void words_give_back(struct words *words)
     all_words = NULL;
 }
 
-/* Loads the kernel onto the current GPU. If the launch had to load it, that might wait for work that runs there. */
+/* Loads the kernel onto the current GPU. Loading it at the launch might wait for work that runs on the GPU. */
 static bool load(CUkernel *kernel)
 {
     static CUlibrary library; /* belongs to no context, and is never unloaded */
@@ -218,7 +218,7 @@ struct hold_sms *hold_sms_start(void)
 }
 
 /* A block that gives up writes `gave_up` before it leaves its SM. So if this returns 1, all SMs were held until
- * now, and whatever the caller had seen finish before was done while they were held. */
+ * now, also while the work ran that the caller has seen finish. */
 int hold_sms_held(const struct hold_sms *hold)
 {
     /* orders the caller's earlier loads before those below */

@@ -1,4 +1,4 @@
-/* cecl_tune measures from which size on one way of a collective is faster than another one, on this machine, and
+/* cecl_tune measures, on this machine, the sizes from which one way of a collective is faster than another one, and
  * writes a file that CECL_TUNING loads. */
 #include <cecl/cecl_mpi.h>
 #include <stdio.h>

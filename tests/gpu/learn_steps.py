@@ -1,4 +1,4 @@
-"""Programs with whose steps cecl makes trials, for scripts/measure_learn.py; torchrun starts them, with cecl in NCCL's place.
+"""Programs on whose steps cecl makes trials, for scripts/measure_learn.py. torchrun starts them, with cecl in NCCL's place.
 
     torchrun --nproc-per-node 2 tests/gpu/learn_steps.py train --steps 160 --json FILE
     torchrun --nproc-per-node 2 tests/gpu/learn_steps.py loop --steps 2000 --json FILE

@@ -1,4 +1,4 @@
-/* Peers free memory that they have published while a kernel of this rank holds every SM until the host releases it.
+/* A kernel of this rank holds every SM until the host ends it, while peers free memory that they have published.
  * Calls go on meanwhile: nothing in the library waits for that kernel. There are two processes, because a process does
  * not import its own memory. Usage: test_cuda_closing [cases] */
 #include <stdatomic.h>

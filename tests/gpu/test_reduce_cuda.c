@@ -643,8 +643,8 @@ static void all_is_told(uint32_t round)
     must_cuda(cudaStreamSynchronize(stream_there));
 }
 
-/* GPU 1 waits in a kernel for GPU 0's word, which comes after GPU 0's data. The word is sent by the kernel that wrote
- * the data, or by a copy after it, on another stream of GPU 0, after an event. Links are full every second round. */
+/* GPU 1 waits in a kernel for GPU 0's word, which comes after GPU 0's data. The kernel that wrote the data sends
+ * the word, or a copy does, on another stream of GPU 0, after an event. Links are full every second round. */
 static void a_told_peer_has_all(bool by_copy, uint64_t count)
 {
     static unsigned char expected[ROOM];

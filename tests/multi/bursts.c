@@ -78,7 +78,7 @@ static void renew_some(void)
     }
 }
 
-/* Deregisters one of the team's registrations if it exists; otherwise makes it, of a part of some memory. */
+/* Deregisters one of the team's registrations if it exists; otherwise registers a part of some memory. */
 static void register_or_not(struct team *t)
 {
     ceclRegistration_t *r = &t->registrations[own() % TEAM_REGISTRATIONS];

@@ -54,7 +54,7 @@ TEST(random_calls_are_right_under_each_setting)
 
 /* Where a call allows it, some ranks are in place and others not. The thresholds in turn: ranks wait for late ranks,
  * or for none; even small broadcasts go in pieces; other sizes are small calls; where SMs read at peers, copy engines
- * push the results, all or all but an end that SMs write. */
+ * push all results, or all but an end, which SMs write. */
 TEST(random_calls_are_right_under_other_thresholds)
 {
     static const char *const rows[] = {

@@ -87,8 +87,8 @@ static bool is_big(void)
     return multi_on_gpus(comm) ? !multi_shares_gpu(comm) : big && *big == '1';
 }
 
-/* How far apart the elements are that are compared with the reference, which takes most of the test's time on the host
- * device. An odd distance reaches every place in a vector. */
+/* The distance between elements that are compared with the reference: comparing takes most of the test's time on the
+ * host device. An odd distance reaches every place in a vector. */
 static size_t distance(size_t count)
 {
     return (count / (size_t)(is_big() ? 300000 : multi_share(20000))) | 1;

@@ -59,7 +59,7 @@ TEST(no_chunk_is_for_a_small_rest)
     free_plans(plans, 3);
 }
 
-/* The results of all chunks but the last are sent while that one is reduced. */
+/* While the last chunk is reduced, the results of all other chunks are sent. */
 TEST(an_all_reduce_sends_its_results_in_two)
 {
     struct cecl_part part;

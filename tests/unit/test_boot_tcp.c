@@ -434,7 +434,7 @@ static bool is_kept(int caller)
     return recv(caller, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/* The root does not only drop the caller, which may be a rank whose machine stopped for a while. */
+/* The caller may be a rank whose machine stopped for a while, so the root does not just drop it. */
 TEST(a_caller_that_stops_halfway_is_asked_to_come_again)
 {
     struct host host;

@@ -34,7 +34,7 @@ static void launch(void *graph, ceclStream_t stream)
     assert_int_equal(dev->ops->graph_launch(dev, graph, stream), ceclSuccess);
 }
 
-/* Graphs on one stream and copies on another append to a list, in the order of the host, though the first is held up. */
+/* Graphs on one stream and copies on another append to a list in the order of launches, though the first graph waits. */
 TEST_BETWEEN(an_event_orders_graphs_and_other_work, set_up, tear_down)
 {
     struct cecl_order order = {0};

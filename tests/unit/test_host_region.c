@@ -104,7 +104,7 @@ TEST_BETWEEN(a_mapping_whose_file_was_closed_is_private, set_up, tear_down)
     assert_int_equal(dev->ops->region_export(dev, &region, &exported), ceclInvalidUsage);
 }
 
-/* Peers cannot map a sealed file, even if this process can read it, and write it through an older mapping. */
+/* Peers cannot map a sealed file, although this process can read it, and an older mapping can write it. */
 TEST_BETWEEN(a_file_that_is_sealed_against_writing_is_private, set_up, tear_down)
 {
     const struct {
@@ -185,7 +185,7 @@ TEST_BETWEEN(an_address_without_memory_is_refused_by_its_address, set_up, tear_d
     dev->ops->unreserve(dev, reserved, page());
 }
 
-/* More mappings than one read of /proc/self/maps returns, and a path that is longer than the library keeps of a line. */
+/* More mappings than one read of /proc/self/maps returns; a path longer than what the library keeps of a line. */
 TEST_BETWEEN(regions_are_found_behind_many_mappings, set_up, tear_down)
 {
     enum { MANY = 200 };
