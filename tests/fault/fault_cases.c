@@ -15,7 +15,7 @@
 
 struct tally {
     int passed, failed, known, repeated;
-    double slowest; /* most seconds from a fault that leaves evidence to an error */
+    double slowest; /* most seconds until peers get an error, if the fault leaves evidence */
     int slowest_case;
 };
 

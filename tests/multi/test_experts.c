@@ -8,7 +8,7 @@
 #define ROWS 12   /* at most, in a block */
 #define ROW 20    /* bytes, at most */
 #define SCALE 6   /* bytes of a row's scales, at most */
-#define ALIGN 8   /* rows that an expert's room is rounded up to, at most */
+#define ALIGN 8   /* rows; an expert's room is a multiple of up to this many */
 #define BLOCKS (RANKS * EXPERTS)
 
 /* What a rank sends, what its experts receive, and what comes back: rows, scales, and splits. */

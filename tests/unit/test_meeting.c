@@ -361,7 +361,7 @@ TEST_OF_MEMBERS(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting
         nanosleep(&(struct timespec){.tv_nsec = 10000 * (round % 20)}, NULL);
         kill(child, SIGSTOP);
         assert_int_equal(waitpid(child, &status, WUNTRACED), child);
-        assert_true(WIFSTOPPED(status)); /* no meeting failed, which would end it */
+        assert_true(WIFSTOPPED(status)); /* a failed meeting would have ended it */
         const int last = last_of(EXCLUDED);
         all_succeed();
         assert_true(last_of(EXCLUDED) == last);

@@ -896,7 +896,7 @@ TEST_BETWEEN(a_buffer_of_both_kinds_is_private, set_up, tear_down)
     assert_int_equal(owner.nown, 1);
 }
 
-/* Private memory where a freed range was says nothing about other memory there. */
+/* If private memory is where a freed range was, nothing follows for other memory there. */
 TEST_BETWEEN(private_memory_over_freed_memory_is_a_window_of_its_own, set_up, tear_down)
 {
     tell_of(HOME, 0, 2);

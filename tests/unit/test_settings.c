@@ -68,7 +68,7 @@ TEST(values_are_read_as_the_table_says)
                  {CECL_SET_POOL_BYTES, "3G", INT64_C(3) << 30},
                  {CECL_SET_POOL_BYTES, "2T", INT64_C(2) << 40},
                  {CECL_SET_SEGMENT_BYTES, "4K", 4096},
-                 {CECL_SET_DIRECTION, "Pull", 2}, /* a choice is its position */
+                 {CECL_SET_DIRECTION, "Pull", 2}, /* a choice is stored as its position */
                  {CECL_SET_TIMEOUT_MS, "0", 0},
                  {CECL_SET_TIMEOUT_MS, "1000", 1000},
                  {CECL_SET_CUDA_DEVICE, "7", 7},
