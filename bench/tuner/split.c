@@ -2,7 +2,7 @@
 #include "split.h"
 
 #define TIE 1.02
-#define MOST_LOST 0.5 /* limit at each size: a single disturbed time must not decide */
+#define MOST_LOST 0.5 /* no size counts more: a single disturbed time must not decide */
 
 /* The share of time that a way which takes `us` loses if another one takes `other`. */
 static double loss(double us, double other)

@@ -70,7 +70,7 @@ TEST(a_refused_look_at_the_news_kills_nobody)
 static ceclUniqueId id;
 static enum call refused_to_1; /* which call rank 1 is refused while it joins */
 
-/* The peers of the refused rank wait for it. */
+/* If a rank is refused a call, its peers wait for it in vain, so their time limit is short. */
 static void *join(void *argument)
 {
     struct rank *me = argument;
