@@ -53,8 +53,8 @@ void cecl_nccl_group_forget_wishes(struct cecl_nccl_group *group);
 /* Closes the meetings of communicators that cecl will not make. */
 void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
 
-/* -- group.c. The calls of a group, which are kept until the outermost group ends. Messages are carried out after
- * collectives, as in NCCL, because a peer may have the same messages in a later group or outside groups -- */
+/* -- group.c. The calls of a group, which are kept until the outermost group ends. Collectives come before messages, as
+ * in NCCL, because a peer may reach its side of a message only after them, in a later group or outside groups -- */
 
 /* cecl_nccl_take for a call in a group (call.h). If a call is refused, the group's end returns the first refusal, and
  * carries out no kept call. */
