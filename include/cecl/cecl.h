@@ -746,10 +746,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *          earlier call of this rank is pending on its GPU, up to 500 us (late.pending_ns). In all
  *          calls together this step takes at most 2 ms plus a 64th of the program's time
  *          (late.pending_sum_ns).
- *     With more than 64 ranks, each waits for all others. cecl_info --tuning prints these times.
+ *     cecl_info --tuning prints these times. With more than 64 ranks no call is late: each rank
+ *     waits until all have made the call.
  *   - memory of a peer that is used for the first time: until this rank has opened it.
- *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until it makes its next
- *     call.
+ *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until its next call.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.
  * The timeout bounds these waits; when it has passed, the communicator fails. */
 

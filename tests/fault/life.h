@@ -108,7 +108,7 @@ void misdeed_forget(struct life *life);
 void aftermath_check_time(struct life *life);
 /* Checks the error of a call that has failed with `result`: the code, the time and the message. */
 void aftermath_check_error(struct life *life, ceclResult_t result);
-/* Called after the call, while no rank waits: ranks learn of the fault, unless they have no reason to. */
+/* Between calls: if a rank can learn of the fault without a call, waits until this rank has, and checks the error. */
 void aftermath_watch_idle(struct life *life);
 
 /* How a life ends, by the rank's role. */

@@ -24,7 +24,7 @@ static int passed_by(int nranks, bool (*program)(struct rank *), unsigned takes_
     return passed;
 }
 
-/* CECL_TEST_TAKES_US replaces the time: a script runs programs for which cecl is not faster, too. */
+/* How long a collective of the stand-in takes. CECL_TEST_TAKES_US can make it so short that cecl is not faster. */
 static unsigned us_or(unsigned takes_us)
 {
     const char *other = getenv("CECL_TEST_TAKES_US");

@@ -62,7 +62,7 @@ static void expect_us(double us, double expected)
         fail_msg("%.6f us, and %.6f by hand", us, expected);
 }
 
-/* By hand: batch 2 + copy 1 + 10; the second copy of a batch: copy 1 + 20. */
+/* A batch begins after 2 us. Then its copies run one by one; each takes 1 us, and 10 us for each MB. */
 TEST(copies_of_a_batch_go_one_after_the_other)
 {
     const struct model_rates rates = round_rates();
@@ -72,7 +72,7 @@ TEST(copies_of_a_batch_go_one_after_the_other)
     expect_us(end(3, &rates, NULL).us, 2 + 1 + 10 + 1 + 20);
 }
 
-/* Both copies begin at 3. At half the link's rate the shorter one ends at 3 + 20; then 1 MB of the other is left. */
+/* Both copies begin after 3 us. At half the link's rate the shorter takes 20 us; then 1 MB of the other is left. */
 TEST(two_copies_to_one_gpu_share_its_link)
 {
     const struct model_rates rates = round_rates();
@@ -98,7 +98,7 @@ TEST(an_engine_serves_one_batch_at_a_time)
     expect_us(end(2, &rates, NULL).us, 3 + 20 + 3 + 10);
 }
 
-/* Flags arrive at 1 + 3 and 2 + 3; the later one decides. The waits cost 4. */
+/* A rank sends its two flags after 1 and 2 us; each is seen 3 us later. The waits for them take 4 us more. */
 TEST(a_barrier_takes_its_flags_and_a_wait)
 {
     const struct model_rates rates = round_rates();
@@ -108,7 +108,7 @@ TEST(a_barrier_takes_its_flags_and_a_wait)
     expect_us(end(3, &rates, NULL).us, 2 + 3 + 4);
 }
 
-/* The side lane's flags follow a copy of the main lane: 2 + 1 + 100, then 1 + 3 + 4. */
+/* The main lane's copy ends after 103 us. Then the side lane's flag is sent (1 us) and seen (3); its wait takes 4. */
 TEST(a_flag_waits_for_the_copies_before_it)
 {
     const struct model_rates rates = round_rates();
@@ -121,7 +121,7 @@ TEST(a_flag_waits_for_the_copies_before_it)
     expect_us(end(2, &rates, NULL).us, 103 + 1 + 3 + 4);
 }
 
-/* The side lane: 10 + after 5, kernel 7, 2 sources of 1 MB at 10 GB/s. */
+/* The copy takes 13 us. Then the side lane takes 5 us to follow, 7 to begin, and 200 for 2 sources of 1 MB each. */
 TEST(a_reduction_takes_its_sources)
 {
     const struct model_rates rates = round_rates();

@@ -208,7 +208,7 @@ TEST(captured_calls_are_refused)
     OK(ceclStreamDestroy(comms[0], stream));
 }
 
-/* The peer's host makes no call, so only the sender looks at the peer's memory. */
+/* The target's host takes no part in a one-sided call, so the calling rank must check the target's memory. */
 TEST(a_window_whose_file_has_become_too_short_is_refused)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
