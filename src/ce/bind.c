@@ -102,11 +102,6 @@ static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cec
         } else {
             add_half(engine, &copy->dst, bound, &bound->batch.dst[bound->ncopies]);
             add_half(engine, &copy->src, bound, &bound->batch.src[bound->ncopies]);
-            if (copy->given)
-                *new_cell(bound) = (struct cecl_cell){.at = &bound->batch.bytes[bound->ncopies],
-                                                      .scale = 1,
-                                                      .k = copy->given - 1,
-                                                      .counter = CECL_CELL_GIVEN};
             add_copy(bound, command, dst, src, (size_t)copy->bytes);
         }
     }

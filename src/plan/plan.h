@@ -50,9 +50,6 @@ struct cecl_copy {
     uint64_t bytes;                /* bytes of one row; >= 1 */
     uint64_t rows;                 /* >= 1 */
     uint64_t dst_pitch, src_pitch; /* bytes from one row to the next; ignored for one row */
-    /* not 0: whoever issues the plan gives the actual number of bytes (1 to `bytes`), as element `given` - 1 of the
-     * given values. Such a copy has one row */
-    uint32_t given;
 };
 /* Reduces elements of several ranks to one: dst[i] = src[0][i] op src[1][i] ..., in that order. Type and
  * operation are those of call `part`. */

@@ -36,7 +36,7 @@ static void print_copies(const struct cecl_plan *plan, const struct cecl_step *s
                     "  %" PRIu64 " rows, %" PRIu64 " bytes apart at the destination and %" PRIu64
                     " at the source, of",
                     copy->rows, copy->dst_pitch, copy->src_pitch);
-        fprintf(out, "  %s%" PRIu64 " bytes%s\n", copy->given ? "given, at most " : "", copy->bytes,
+        fprintf(out, "  %" PRIu64 " bytes%s\n", copy->bytes,
                 cecl_copy_is_local(copy) ? " (local: needs an SM)" : "");
     }
 }
