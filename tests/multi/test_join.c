@@ -140,7 +140,7 @@ TEST(a_rank_taken_twice_through_callbacks_is_refused_at_once)
 }
 
 /* The last rank still takes part, because the others wait for it. */
-TEST(a_null_handle_on_one_rank_is_told_to_all)
+TEST_BETWEEN(a_null_handle_on_one_rank_is_told_to_all, held_before, held_after)
 {
     const ceclConfig_t config = multi_config();
     const bool last = multi_rank == multi_nranks - 1;
