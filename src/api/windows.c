@@ -56,8 +56,7 @@ static void close_parts(ceclWindow_t window)
     ceclComm_t comm = window->comm;
     for (int r = 0; r < comm->nranks; r++) {
         struct cecl_imports *imports = &window->parts[r].imports;
-        if (imports->count > 0)
-            cecl_imports_hold(&comm->registry, imports, false);
+        cecl_imports_hold(&comm->registry, imports, false);
         cecl_imports_drop(imports);
         free(imports->list);
     }

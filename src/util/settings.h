@@ -42,8 +42,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "does an all-to-all if peers cannot reach every sendbuff") \
     X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|host", \
       "how flags reach peers. host: a stream writes them to memory of the host. auto: a copy " \
-      "engine copies them; host with CECL_URGENT=1, or if CUDA_DEVICE_MAX_CONNECTIONS is below 8 " \
-      "on some rank, because copied flags may hang then when a rank fails") \
+      "engine copies them; but as host with CECL_URGENT=1, and if some rank has " \
+      "CUDA_DEVICE_MAX_CONNECTIONS below 8, where copied flags could hang after a failure") \
     X(HOST_ID, "CECL_HOST_ID", TEXT, OWN, "-", "the machine's id", "text", \
       "ranks with different texts count as ranks of different hosts, even if they share one. Set " \
       "it for containers or cloned machines whose ids are equal, or to try a program as if over " \

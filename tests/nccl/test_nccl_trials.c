@@ -24,13 +24,6 @@ static int passed_by(int nranks, bool (*program)(struct rank *), unsigned takes_
     return passed;
 }
 
-/* How long a collective of the stand-in takes. CECL_TEST_TAKES_US can make it so short that cecl is not faster. */
-static unsigned us_or(unsigned takes_us)
-{
-    const char *other = getenv("CECL_TEST_TAKES_US");
-    return other ? (unsigned)atoi(other) : takes_us;
-}
-
 /* Defines a test. Each rank runs its body, which returns whether the rank succeeded. expected: what passed_by returns. */
 #define TEST_PASSES(expected, name, nranks, takes_us) \
     static bool name##_on(struct rank *r); \
@@ -137,7 +130,7 @@ static bool take_step(struct rank *r, int step, bool was_passed[3])
            find_largest(r, step);
 }
 
-TEST_PASSES(0, a_program_that_gains_is_served_after_its_trial, 3, us_or(TAKES_US))
+TEST_PASSES(0, a_program_that_gains_is_served_after_its_trial, 3, TAKES_US)
 {
     bool is = captures(r, ncclSum, false), was_passed[3] = {false};
     for (int step = 0; step < STEPS && is; step++) {
@@ -145,8 +138,7 @@ TEST_PASSES(0, a_program_that_gains_is_served_after_its_trial, 3, us_or(TAKES_US
         for (int i = 0; i < 3 && step >= STEPS - LAST; i++)
             passed += was_passed[i];
     }
-    return is && captures(r, ncclMax, false) &&
-           (getenv("CECL_TEST_TAKES_US") || captures(r, ncclSum, true));
+    return is && captures(r, ncclMax, false) && captures(r, ncclSum, true);
 }
 
 /* The sequence has no period. So the built-in table decides, and passes all its calls. */
@@ -170,7 +162,7 @@ TEST_PASSES(0, without_a_period_the_table_decides, 3, 0)
 #endif
 
 /* As in nccl-tests, each size is called again and again, which is a period of one call. */
-TEST_PASSES(0, each_size_of_a_benchmark_is_tried, 2, us_or(CALL_TAKES_US))
+TEST_PASSES(0, each_size_of_a_benchmark_is_tried, 2, CALL_TAKES_US)
 {
     enum { CALLS = 1100 };
     int32_t mine[COUNT], all[COUNT * MAX_RANKS];
@@ -271,8 +263,6 @@ static bool change_steps(struct rank *r)
 
 TEST(steps_that_change_after_a_verdict_for_nccl_are_tried)
 {
-    if (getenv("CECL_TEST_TAKES_US"))
-        skip_because("cecl is not to be faster");
     pthread_barrier_init(&together, NULL, 3);
     assert_int_equal(passed_by(3, change_steps, CALL_TAKES_US), 0);
 }
@@ -321,8 +311,6 @@ static bool differ_on_one_rank(struct rank *r)
 
 static void expect_that_it_does_not_count(bool (*call)(struct rank *r))
 {
-    if (getenv("CECL_TEST_TAKES_US"))
-        skip_because("cecl is not to be faster");
     only_here = call;
     assert_int_equal(passed_by(3, differ_on_one_rank, TAKES_US), 0);
 }
