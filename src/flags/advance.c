@@ -47,7 +47,9 @@ void cecl_cells_fill(const struct cecl_cell *cells, uint32_t count, const uint32
                                   memory_order_relaxed);
             continue;
         }
-        const uint64_t input = (epoch[cell->counter] + cell->k) & cell->mask,
+        const uint64_t input = cell->counter == CECL_CELL_GIVEN
+                                   ? given[cell->k]
+                                   : ((epoch[cell->counter] + cell->k) & cell->mask),
                        value = cell->base + input * cell->scale;
         memcpy(cell->at, &value, sizeof(value));
     }

@@ -53,9 +53,9 @@ struct cecl_counter {
 
 #define CECL_CELL_GIVEN 255 /* in `counter`: the caller gives the input */
 
-/* A cell that is a word holds scale * input. Any other cell is a pointer, and holds base + scale * input. The input of
- * a word is given[k] if `counter` is CECL_CELL_GIVEN. Otherwise the input is the epoch of `counter` plus k, of which a
- * pointer takes only the bits in `mask`. */
+/* A cell that is a word holds scale * input. Any other cell is a pointer, and holds base + scale * input. The input is
+ * given[k] if `counter` is CECL_CELL_GIVEN. Otherwise it is the epoch of `counter` plus k; a pointer takes only those
+ * bits of it that are in `mask`. */
 struct cecl_cell {
     void *at;
     uintptr_t base;
