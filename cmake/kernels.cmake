@@ -73,7 +73,7 @@ foreach(file ${kernel_files})
     string(REGEX REPLACE "-.*" "" capability ${architecture})
     if(architecture MATCHES virtual)
       kernel_image(${file} ${capability} ptx)
-    elseif(capability GREATER_EQUAL 90 OR NOT file STREQUAL "reduce_bulk") # reduce_bulk has only bulk copies, which older GPUs lack
+    elseif(capability GREATER_EQUAL 90 OR NOT file STREQUAL "reduce_bulk") # older GPUs lack bulk copies
       kernel_image(${file} ${capability} cubin)
     endif()
   endforeach()

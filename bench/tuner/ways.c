@@ -119,8 +119,8 @@ static bool way_open(const struct tuner *tuner, const struct crossing *crossing,
         return false;
     BENCH_TRY(&tuner->run, ceclStreamCreate(w->comm, &w->stream));
     BENCH_TRY(&tuner->run, ceclMemAlloc(w->comm, (void **)&w->send, send));
-    if (crossing->in_place &&
-        !crossing->op->block_of_each) /* `send` is at least as large as `recv` must be */
+    /* if so, `send` is at least as large as `recv` must be */
+    if (crossing->in_place && !crossing->op->block_of_each)
         w->recv = w->send;
     else
         BENCH_TRY(&tuner->run, ceclMemAlloc(w->comm, (void **)&w->recv, recv));

@@ -117,14 +117,17 @@ ceclResult_t host_mem_import(struct cecl_device *dev, int fd, size_t bytes, stru
     return ceclSuccess;
 }
 
+ceclResult_t host_map(void *addr, size_t bytes, int fd, off_t offset, const char *whose)
+{
+    if (mmap(addr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) != MAP_FAILED)
+        return ceclSuccess;
+    return cecl_fail(result_of(errno), "mmap of %zu bytes%s: %s%s", bytes, whose, strerror(errno),
+                     errno == ENOMEM ? " (vm.max_map_count limits mappings)" : "");
+}
+
 ceclResult_t host_mem_map(struct cecl_device *dev, void *addr, const struct cecl_mem *mem)
 {
-    if (mmap(addr, mem->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd_of(mem), 0) ==
-        MAP_FAILED)
-        return cecl_fail(result_of(errno),
-                         "mmap of %zu bytes: %s (vm.max_map_count limits mappings)", mem->bytes,
-                         strerror(errno));
-    return ceclSuccess;
+    return host_map(addr, mem->bytes, fd_of(mem), 0, "");
 }
 
 void host_mem_unmap(struct cecl_device *dev, void *addr, size_t bytes)

@@ -8,7 +8,6 @@
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -279,11 +278,7 @@ ceclResult_t host_region_import(struct cecl_device *dev, const struct cecl_regio
         return cecl_fail(ceclInvalidUsage,
                          "a peer shares memory of kind %u; the host device expects kind %d, a file",
                          exported->kind, CECL_REGION_FILE);
-    if (mmap(at, exported->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, exported->fd,
-             (off_t)exported->offset) == MAP_FAILED)
-        return cecl_fail(errno == ENOMEM ? ceclOutOfMemory : ceclSystemError,
-                         "mmap of %llu bytes of a peer's memory: %s",
-                         (unsigned long long)exported->bytes, strerror(errno));
+    CECL_TRY(host_map(at, exported->bytes, exported->fd, (off_t)exported->offset, " of a peer"));
     *addr = at;
     return ceclSuccess;
 }

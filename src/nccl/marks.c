@@ -67,8 +67,7 @@ void cecl_nccl_marks_publish(struct cecl_nccl_marks *marks, struct cecl_trial *t
 void cecl_nccl_marks_time(struct cecl_nccl_marks *marks, uint32_t from, uint32_t to, uint32_t trial,
                           int sample)
 {
-    if (marks->npending ==
-        CECL_NCCL_MARKS) { /* drops the oldest time: its marks have been reused */
+    if (marks->npending == CECL_NCCL_MARKS) { /* the oldest time's marks have been reused */
         marks->first_pending++;
         marks->npending--;
     }

@@ -171,9 +171,7 @@ int refuse_live(const uintptr_t *kept, uintptr_t *at)
 #define HERE __builtin_return_address(0)
 
 #define WRAP(type, name, failed, parameters, arguments) \
-    type __real_##name parameters; \
-    type __wrap_##name parameters; \
-    type __wrap_##name parameters \
+    WRAPPED(type, name, parameters) \
     { \
         return refuses(CALL_##name, HERE) ? (failed) : __real_##name arguments; \
     }
@@ -205,23 +203,17 @@ WRAP(int, pthread_setspecific, errors[CALL_pthread_setspecific],
 WRAP(int, pthread_atfork, errors[CALL_pthread_atfork],
      (void (*before)(void), void (*parent)(void), void (*child)(void)), (before, parent, child))
 
-void *__real_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_malloc(size_t bytes)
+WRAPPED(void *, malloc, (size_t bytes))
 {
     return refuses(CALL_malloc, HERE) ? NULL : remember(__real_malloc(bytes), HERE);
 }
 
-void *__real_calloc(size_t count, size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes)
+WRAPPED(void *, calloc, (size_t count, size_t bytes))
 {
     return refuses(CALL_calloc, HERE) ? NULL : remember(__real_calloc(count, bytes), HERE);
 }
 
-void *__real_realloc(void *ptr, size_t bytes);
-void *__wrap_realloc(void *ptr, size_t bytes);
-void *__wrap_realloc(void *ptr, size_t bytes)
+WRAPPED(void *, realloc, (void *ptr, size_t bytes))
 {
     if (refuses(CALL_realloc, HERE))
         return NULL;
@@ -229,17 +221,13 @@ void *__wrap_realloc(void *ptr, size_t bytes)
     return remember(__real_realloc(ptr, bytes), HERE);
 }
 
-void __real_free(void *ptr);
-void __wrap_free(void *ptr);
-void __wrap_free(void *ptr)
+WRAPPED(void, free, (void *ptr))
 {
     forget(ptr);
     __real_free(ptr);
 }
 
-int __real_fclose(FILE *file);
-int __wrap_fclose(FILE *file);
-int __wrap_fclose(FILE *file)
+WRAPPED(int, fclose, (FILE * file))
 {
     const bool refused = refuses(CALL_fclose, HERE);
     const int result = __real_fclose(file);
@@ -248,9 +236,7 @@ int __wrap_fclose(FILE *file)
     return refused ? EOF : result;
 }
 
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...)
+WRAPPED(int, open, (const char *path, int flags, ...))
 {
     va_list arguments;
     va_start(arguments, flags);
@@ -259,9 +245,7 @@ int __wrap_open(const char *path, int flags, ...)
     return refuses(CALL_open, HERE) ? -1 : __real_open(path, flags, mode);
 }
 
-int __real_fcntl(int fd, int command, ...);
-int __wrap_fcntl(int fd, int command, ...);
-int __wrap_fcntl(int fd, int command, ...)
+WRAPPED(int, fcntl, (int fd, int command, ...))
 {
     va_list arguments;
     va_start(arguments, command);
@@ -274,9 +258,7 @@ int __wrap_fcntl(int fd, int command, ...)
 
 WRAPPED_SYSCALL(number == SYS_pidfd_open && refuses(CALL_syscall, HERE))
 
-ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+WRAPPED(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags))
 {
     return message->msg_controllen > 0 && refuses(CALL_sendmsg, HERE)
                ? -1
@@ -302,9 +284,7 @@ static void lose_descriptors(struct msghdr *message)
     message->msg_flags |= MSG_CTRUNC;
 }
 
-ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
-ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
-ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
+WRAPPED(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags))
 {
     const ssize_t got = __real_recvmsg(fd, message, flags);
     if (got > 0 && has_descriptors(message) && refuses(CALL_recvmsg, HERE))
