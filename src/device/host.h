@@ -32,7 +32,7 @@ CECL_DEVICE_OP_DECLARED(host, check_uses)
 /* host_memory.c. Whether this process can read the first and the last byte of a range. */
 bool host_ends_readable(const void *ptr, size_t bytes);
 /* host_memory.c. Maps bytes of a file over reserved addresses. whose: "" or " of a peer", for messages. */
-ceclResult_t host_map(void *addr, size_t bytes, int fd, off_t offset, const char *whose);
+ceclResult_t host_map(void *addr, size_t bytes, int fd, int64_t offset, const char *whose);
 
 /* host_words.c: words that streams write and wait for, across processes. */
 /* Wakes the threads that sleep in host_word_wait, so that they look at the word again. */

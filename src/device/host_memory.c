@@ -117,7 +117,7 @@ ceclResult_t host_mem_import(struct cecl_device *dev, int fd, size_t bytes, stru
     return ceclSuccess;
 }
 
-ceclResult_t host_map(void *addr, size_t bytes, int fd, off_t offset, const char *whose)
+ceclResult_t host_map(void *addr, size_t bytes, int fd, int64_t offset, const char *whose)
 {
     if (mmap(addr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset) != MAP_FAILED)
         return ceclSuccess;

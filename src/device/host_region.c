@@ -278,7 +278,7 @@ ceclResult_t host_region_import(struct cecl_device *dev, const struct cecl_regio
         return cecl_fail(ceclInvalidUsage,
                          "a peer shares memory of kind %u; the host device expects kind %d, a file",
                          exported->kind, CECL_REGION_FILE);
-    CECL_TRY(host_map(at, exported->bytes, exported->fd, (off_t)exported->offset, " of a peer"));
+    CECL_TRY(host_map(at, exported->bytes, exported->fd, (int64_t)exported->offset, " of a peer"));
     *addr = at;
     return ceclSuccess;
 }
