@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# packages.sh [CMAKE_OPTION ...]: builds the Debian packages in build/packages, and checks them: lintian finds no
-# error, each file is in one package, and a program of MPI builds and runs with them. For that it installs them, if
-# it is root, and removes them again.
+# packages.sh [--build] [CMAKE_OPTION ...]: builds the Debian packages in build/packages, and checks them: lintian
+# finds no error, each file is in one package, and a program of MPI builds and runs with them. For that it installs
+# them, if it is root, and removes them again. --build: only compiles.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh
@@ -10,7 +10,13 @@ for command in cpack dpkg-shlibdeps lintian help2man; do
     command -v "$command" >/dev/null || { echo "skipped: no $command"; exit 77; }
 done
 build=$root/build/packages
+only_build=0
+if [ "${1:-}" = --build ]; then
+    only_build=1
+    shift
+fi
 build "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DCECL_TESTS=OFF -DCECL_EXAMPLES=OFF "$@"
+[ $only_build = 0 ] || exit 0
 cd "$build"
 rm -f ./*.deb
 cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
