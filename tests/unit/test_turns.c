@@ -3,6 +3,7 @@
 #include "host_fixture.h"
 
 #include "comm/progress.h"
+#include "flags/awaited.h"
 
 #define RANKS 4
 #define ME 1
@@ -123,15 +124,16 @@ TEST_BETWEEN(a_look_tells_whether_a_phase_was_signalled_since_the_last, open_wor
 TEST_BETWEEN(a_look_notices_a_peer_that_has_not_ended_a_call_that_has_ended_here, open_words,
              close_words)
 {
-    for (int r = 0; r < RANKS; r++)
-        signal_phase(r, 2, 3);
-    signal_phase(ME, 3, 3);
-    assert_true(cecl_turns_go_on(&flags));
-    assert_false(cecl_turns_go_on(&flags));
-    for (int r = 0; r < RANKS; r++)
-        signal_phase(r, 3, 3);
-    assert_true(cecl_turns_go_on(&flags));
-    assert_true(cecl_turns_go_on(&flags));
+    for (int late = 0; late < RANKS; late++) {
+        if (late == ME)
+            continue;
+        for (int r = 0; r < RANKS; r++)
+            signal_phase(r, r == late ? 2 : 3, 3);
+        assert_true(cecl_turns_go_on(&flags));
+        assert_false(cecl_turns_go_on(&flags));
+        signal_phase(late, 3, 3);
+        assert_true(cecl_turns_go_on(&flags));
+    }
 }
 
 /* This rank waits for all phases of a call with the longest cycle of bits. The peers are in another call, or have
@@ -266,4 +268,24 @@ TEST_BETWEEN(a_release_without_a_call_that_runs_writes_nothing, open_words, clos
     cecl_turns_release(&flags);
     for (int r = 0; r < RANKS; r++)
         assert_int_equal(*word_of(r), r == 3 ? cecl_turns_word(1, 3, 1) : cecl_turns_bit(0, 1));
+}
+
+/* The rows begin in the order of their counters, and fill the table. */
+TEST_BETWEEN(each_awaited_word_has_one_counter_slot_and_rank, open_words, close_words)
+{
+    static const int slots[] = {1, 1, 1, 1, CECL_SIGNALS, CECL_HANDED, CECL_HANDED};
+    uint32_t *own = calloc(cecl_awaited_own_words(RANKS), sizeof(*own));
+    size_t next = 0;
+    assert_int_equal(cecl_awaited_describe(&flags, &hosted, own), ceclSuccess);
+    for (int c = 0; c < (int)(sizeof(slots) / sizeof(slots[0])); c++) {
+        const struct cecl_counter *counter = &flags.counters[CECL_COUNTER_READY + c];
+        assert_true(slots[c] == 1 || counter->slot_bytes == RANKS * sizeof(uint32_t));
+        for (int rank = 0; rank < RANKS; rank++)
+            assert_ptr_equal(counter->words + (uint64_t)rank * counter->apart,
+                             cecl_hosted_awaited(&hosted, rank) + next);
+        next += (size_t)slots[c] * RANKS;
+    }
+    assert_int_equal(next, cecl_hosted_awaited_words(RANKS));
+    cecl_awaited_forget(&flags);
+    free(own);
 }
