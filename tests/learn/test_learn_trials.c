@@ -182,7 +182,9 @@ TEST(only_the_bad_arm_is_dropped)
     const struct outcome outcome = run_program(&program);
     assert_int_equal(outcome.arm[0], 1);
     assert_int_equal(outcome.counted[0][2], 2);
-    assert_true(outcome.counted[0][0] > 12 && outcome.counted[0][1] > 12);
+    assert_int_equal(outcome.counted[0][3], 3 * 2);
+    assert_int_equal(outcome.counted[0][0], outcome.counted[0][1]);
+    assert_true(outcome.counted[0][0] > 12);
     assert_true(outcome.periods[0] <= 60 + 2);
 }
 
