@@ -41,7 +41,9 @@ for kind in ${1:-address thread}; do
     # - tests that start a program dozens of times (training, settings): the others take a quarter of
     #   the time and cover the same code, except the messages of refusals;
     # - plot_ and fsdp_compare run Python;
-    # - tune_writes measures for 22 s of a processor; .ci/nightly runs it;
+    # - tune_writes measures for 22 s of a processor; .ci/nightly runs it, and also
+    #   the corpora of fuzzers that .ci/run runs under the same sanitizer, and under
+    #   the thread sanitizer the corpus of trials, which takes 38 s (nccl_trials has as many threads);
     # - a test of a tool that waits for dozens of programs: nccl-tests' reader;
     # - tests of scripts, of names and of versions: they run nothing that was built with the sanitizer;
     # - under the thread sanitizer, tests with a single thread: they have no race; test_blame, which starts
@@ -50,14 +52,17 @@ for kind in ${1:-address thread}; do
     left_out='^install_|^plot_|^guide_|example_prefetch|^settings_differ'
     left_out="$left_out|^nccl_tests_compares|^script_|^compare_builds|^versions_agree|^exports_|_exports_are_|^documented_"
     left_out="$left_out|fsdp_(compare|loss_equal|refuses)|^perf_refuses_bad"
-    [ "$CECL_TEST_SHARE" = 1 ] || left_out="$left_out|^tune_writes"
     case $kind in
-    address) labels='unit|plan|multi' ;;
+    address)
+        labels='unit|plan|multi'
+        [ "$CECL_TEST_SHARE" = 1 ] || left_out="$left_out|^tune_writes|^fuzz_corpus_(nccl|api|plan|mesh|bootstrap|settings)"
+        ;;
     thread)
         labels=unit
         left_out="$left_out|^test_(reduce|splits)_host|^test_learn_|^test_tuning|^fuzz_corpus_(plan|settings)"
         left_out="$left_out|^test_(bench|blocks|model|number|siphash)\$|^nccl_(gains|search)"
         left_out="$left_out|^test_blame|^test_frames"
+        [ "$CECL_TEST_SHARE" = 1 ] || left_out="$left_out|^fuzz_corpus_trials"
         ;;
     esac
     log=$build/tests.log

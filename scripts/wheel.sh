@@ -29,11 +29,11 @@ kernels_of() {
     esac | sort
 }
 
-# test_images checks that the cubin for 9.0 has all kernels of its file. Each other image must have the same ones.
+# test_images checks that the cubin for 9.0 has all kernels of its file. All images of a file must have the same ones.
 check_kernels() {
     local image kernels
     for image in "$1"/*.cubin "$1"/*.ptx; do
-        kernels=${image%.*.*}.90.cubin
+        kernels=${image%.*.*}.90.ptx
         if [ -z "$(kernels_of "$image")" ] || ! diff <(kernels_of "$kernels") <(kernels_of "$image") >&2; then
             echo "${image##*/} has other kernels than ${kernels##*/}" >&2
             exit 1
