@@ -88,6 +88,18 @@ static bool by_gather(struct rank *r)
     return is && calls_of("ncclAllGather") == 1 && ends(r);
 }
 
+/* Each rank sends to the next one; `strict` refuses this, too. */
+static bool by_messages(struct rank *r)
+{
+    const int next = (r->rank + 1) % RANKS, before = (r->rank + RANKS - 1) % RANKS;
+    int in = r->rank + 1, out = 0;
+    return ncclCommInitRank(&r->comm, r->nranks, r->id, r->rank) == 0 && ncclGroupStart() == 0 &&
+           ncclSend(&in, 1, ncclInt32, next, r->comm, NULL) == 0 &&
+           ncclRecv(&out, 1, ncclInt32, before, r->comm, NULL) == 0 &&
+           outcome_of(r->comm, ncclGroupEnd()) == 0 && out == before + 1 &&
+           calls_of("ncclSend") == 1 && calls_of("ncclRecv") == 1 && ends(r);
+}
+
 /* The second child is made without the absent rank. */
 static bool by_split(struct rank *r)
 {
@@ -142,9 +154,9 @@ static const struct {
     bool (*run)(struct rank *);
 } ways[] = {{"rank", by_rank},     {"background", in_background}, {"scalable", by_scalable},
             {"group", in_a_group}, {"split", by_split},           {"shrink", by_shrink},
-            {"grow", NULL},        {"gather", by_gather}};
+            {"grow", NULL},        {"gather", by_gather},         {"messages", by_messages}};
 #define WAYS (int)(sizeof(ways) / sizeof(ways[0]))
-#define ABSENT_WAYS (WAYS - 1) /* ways by which the tests of absent ranks make communicators */
+#define ABSENT_WAYS (WAYS - 2) /* ways by which the tests of absent ranks make communicators */
 
 static int be_rank(char **arguments)
 {
@@ -165,6 +177,7 @@ static int be_rank(char **arguments)
 
 static char library_of_another_version[4096], folder_of_standin[4096];
 static char *self;
+static void (*leave_too)(void); /* for the rank after the absent one */
 
 static void without_the_library(void)
 {
@@ -197,6 +210,8 @@ static void start(int file, int rank, const char *way, int which, void (*leave)(
     snprintf(numbers[2], sizeof(numbers[2]), "%d", which);
     if (rank == which)
         leave();
+    else if (leave_too && rank == (which + 1) % RANKS)
+        leave_too();
     dup2(errors, STDERR_FILENO);
     alarm(PROMPT);
     execl(self, self, numbers[0], numbers[1], way, numbers[2], (char *)NULL);
@@ -265,9 +280,32 @@ TEST(results_are_right_where_a_rank_is_off)
 
 TEST(ranks_of_different_policies_pass_every_call)
 {
-    for (int which = 0; which < RANKS; which++)
-        assert_true(
-            runs("gather", which, by_another_policy, "because CECL_NCCL differs between", RANKS));
+    bool is = true;
+    for (int i = ABSENT_WAYS; i < WAYS; i++)
+        for (int which = 0; which < RANKS; which++)
+            is = runs(ways[i].name, which, by_another_policy, "because CECL_NCCL differs between",
+                      RANKS) &&
+                 is;
+    assert_true(is);
+}
+
+static void by_all_or_auto(void)
+{
+    setenv("CECL_NCCL", strcmp(getenv("CECL_NCCL"), "all") == 0 ? "auto" : "all", 1);
+}
+
+/* A rank with `strict` refuses moves then, which its peers wait for. */
+TEST(so_do_those_beside_a_rank_without_the_library)
+{
+    bool is = true;
+    if (strcmp(getenv("CECL_NCCL"), "strict") == 0)
+        return;
+    leave_too = by_all_or_auto;
+    for (int i = ABSENT_WAYS; i < WAYS; i++)
+        for (int which = 0; which < RANKS; which++)
+            is = runs(ways[i].name, which, without_the_library, "runs without cecl-run", 1) && is;
+    leave_too = NULL;
+    assert_true(is);
 }
 
 int main(int argc, char **argv)
