@@ -214,6 +214,32 @@ TEST(a_root_may_broadcast_memory_that_is_read_only)
     given_close();
 }
 
+static ceclResult_t message_to_itself(const void *from, void *to)
+{
+    (void)!ceclGroupStart();
+    const ceclResult_t sent = ceclSend(from, page(), ceclUint8, multi_rank, given_comm, NULL),
+                       received = ceclRecv(to, page(), ceclUint8, multi_rank, given_comm, NULL),
+                       ended = ceclGroupEnd();
+    return sent != ceclSuccess ? sent : received != ceclSuccess ? received : ended;
+}
+
+TEST(memory_that_is_read_only_may_be_sent_and_not_received_into)
+{
+    open_on_host(ON_USE, page(), "memory is mapped for reading and writing");
+    const int fd = host_file(2 * page());
+    unsigned char *at = host_reserve(2 * page());
+    host_map(at, 2 * page(), MAP_SHARED, fd, 0);
+    model_fill(at, 5, multi_rank, page());
+    assert_int_equal(mprotect(at, page(), PROT_READ), 0);
+    multi_ok(given_comm, message_to_itself(at, at + page()));
+    multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
+    multi_check_device(given_comm, at + page(), 5, multi_rank, page(), page());
+    multi_refused(given_comm, message_to_itself(at + page(), at), ceclInvalidArgument, "recvbuff");
+    munmap(at, 2 * page());
+    close(fd);
+    given_close();
+}
+
 /* Gathers blocks of one page, two pages apart: the call uses every other page of `at`. */
 static ceclResult_t begin_gather_apart(struct mapped *m, uint64_t seed)
 {
