@@ -653,7 +653,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, 
 
 /* Ends a registration. When the last registration that covers the memory ends, peers close the memory,
  * even if calls have also registered it. They do so the next time that they synchronize, free or
- * deregister while their GPU has no work. A later call registers it again.
+ * deregister while their GPU has no work. A later call registers the memory again.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
  * call uses the memory; calls of comm are in a group that has not ended). */
@@ -677,7 +677,7 @@ typedef struct {
  * Local. Threads: one call at a time. Ownership: none. Errors: ceclInvalidArgument (NULL). */
 CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_t *stats);
 
-/* How often ranks came late to calls of this rank (see Collectives). A group counts as one call. */
+/* How often calls of this rank were late (see Collectives). A group counts as one call. */
 typedef struct {
     uint64_t told; /* calls for which ranks told each other where their buffers lie */
     uint64_t late; /* how many of these calls were late: such a call may take twice the time */
@@ -825,7 +825,7 @@ typedef struct ceclStrided {
  *           apart (default: nranks * width). Bytes between rows are not touched. In place:
  *           sendbuff is recvbuff + rank * recvStride, and the pitches are equal.
  * strided   read during the call. Blocks of recvbuff must lie side by side (together no wider than
- *           the pitch) or one after the other; a pitch is 2147483647 bytes at most.
+ *           recvPitch) or one below another; a pitch is 2147483647 bytes at most.
  * stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidArgument also for
  * rows or blocks that overlap. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, void *recvbuff,
@@ -849,8 +849,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
 
-/* Exchanges blocks of rows: by default cuts sendbuff along the last dimension, recvbuff along the
- * first.
+/* Exchanges blocks of rows. By default sendbuff is cut along its last dimension, and recvbuff is put
+ * together along its first.
  *
  *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a a]
  *                         [A A][B B]                         [A A]
@@ -890,7 +890,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherv(const void *sendbuff, size_t s
                                                   ceclComm_t comm, ceclStream_t stream);
 
 /* Copies root's elements to every rank.
- * sendbuff  [count] elements, read only on root; other ranks may pass NULL. In place when it is
+ * sendbuff  [count] elements, read by root alone; other ranks may pass NULL. In place when it is
  *           recvbuff on root.
  * recvbuff  [count] elements.
  * count     elements, equal on all ranks; 0: the call has no effect.
@@ -1130,8 +1130,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * groups may differ. If a group also has collectives, messages come after them. Messages of a group may
  * overlap in memory, but bytes that one message receives and another one uses are undefined.
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
- * communicator fails: the rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
- * error, and the message names both ranks and numbers. Types are not compared, as in NCCL.
+ * communicator fails. The rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
+ * error; the error's text names both ranks and numbers. Types are not compared, as in NCCL.
  * Limits: from one rank to another a group may have 256 messages in a communicator of up to 4 ranks,
  * 128 in one of 8, at least 16 in larger ones. A rank that is so many messages ahead of its peer waits for
  * the peer's host. Communicators of more than 64 ranks have no messages.
@@ -1340,8 +1340,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * or outside of groups. But it must first make these collectives: otherwise the two ranks wait for each
  * other until the timeout. If communicators share a stream, the communicator whose call came first in
  * the group comes first; this order must be the same on all ranks. The host waits as in collectives,
- * but once for all calls on a communicator; also for ranks that join, and for allocations that grow the
- * pool. One thread may make the calls of several ranks in one group; none of these ranks is then late.
+ * but once for all calls on a communicator. It also waits for ranks that join, and for allocations that
+ * grow the pool. One thread may make the calls of several ranks in one group; none of these ranks is then late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
  * Errors, after which no call is enqueued: the error of the first call that is refused. If an error
@@ -1487,8 +1487,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t 
  * window  of ceclWindowShare on `comm`.
  * peer    0 .. nranks-1; this rank's own number gives the address that it shared.
  * ptr     [out] the start of the peer's memory; written on success only.
- * Local. Threads: one call at a time. Ownership: the peer's; valid until ceclWindowFree, while the peer
- * keeps the memory allocated.
+ * Local. Threads: one call at a time. Ownership: the peer's; valid until ceclWindowFree, and only while
+ * the peer keeps the memory allocated.
  * Errors: ceclInvalidArgument (window NULL, freed before, or of another communicator; peer out of range,
  * or one that shares no memory; ptr NULL), ceclInvalidUsage (a communicator over several hosts).
  * Since 0.3. */
@@ -1523,8 +1523,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclPut(const void *sendbuff, size_t count,
 /* Copies `count` elements out of a peer's memory.
  * recvbuff  [count] elements in any memory of this rank's device; valid when `stream` has passed
  *           the call.
- * Other parameters, local, threads, ownership, errors: see ceclPut. The peer may write those bytes
- * again once it has learned, by a signal or a collective, that the copy is done. */
+ * Other parameters, local, threads, ownership, errors: see ceclPut. The peer may write the copied
+ * bytes again once it has learned, by a signal or a collective, that the copy is done. */
 CECL_API CECL_CHECKED ceclResult_t ceclGet(void *recvbuff, size_t count, ceclDataType_t datatype,
                                            int peer, ceclWindow_t window, size_t offset,
                                            ceclComm_t comm, ceclStream_t stream);
@@ -1668,8 +1668,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  * launched.
  *
  *   - All ranks capture equal calls in the same order, and launch their graphs in the same order among
- *     their other calls on the communicator. Launches and calls of a communicator run in the order in
- *     which the host makes them, on any streams. If ranks launch graphs of collectives in different
+ *     their other calls on the communicator. Whatever their streams, launches and calls of a communicator
+ *     run in the order in which the host makes them. If ranks launch graphs of collectives in different
  *     orders, the communicator fails, and the error names both calls (ceclInvalidUsage;
  *     ceclRemoteError on ranks that first heard of it from a peer). As after any failure, results are
  *     undefined. Ranks compare neither the order of graphs of messages, nor the order of a graph and a
