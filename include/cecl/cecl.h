@@ -43,9 +43,9 @@
  * ceclGetLastError tells what was wrong: the function, the argument, its value, and what was
  * expected. In a group it also tells the number of the call ("call 2 of 3 in the group,
  * ceclAllGather: ..."). Do not use the handle of a communicator, stream, graph, window or
- * registration that has ended: calls refuse such a handle only until a new object gets the same handle,
- * perhaps at once. The text of each call lists its errors. In addition, every call that takes a
- * communicator may return
+ * registration that has ended. Calls refuse such a handle only until a new object gets the same handle,
+ * and that may happen at once. The text of each call lists its errors. In addition, every call that
+ * takes a communicator may return
  *   ceclInvalidArgument     the communicator is NULL, or was destroyed;
  *   ceclInvalidUsage        the communicator was finalized (the calls listed under Failure still
  *                           work then), or was made before this process was forked;
@@ -92,8 +92,8 @@
  * must be equal on all ranks; buffers may always lie at different places. Ranks tell each other a
  * hash of the call, together with the places of their buffers. If the hashes differ, no byte of the
  * call moves, and the communicator fails. A rank that finds the difference gets ceclInvalidUsage. The
- * message says whether the calls differ in the function, count, datatype, root, op or options, with
- * both values. Small calls (ceclExplain tells which are small), barriers and calls with splits on the
+ * error text names what differs (function, count, datatype, root, op or options), and gives both
+ * values. Small calls (ceclExplain tells which are small), barriers and calls with splits on the
  * device (ceclAlltoAllvDevice) are compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError
  * or a thread of cecl finds the difference, and the communicator fails with ceclInvalidUsage. (Two
  * ranks are not compared while one is more than 64 calls ahead.) The kernels of calls with splits on
@@ -107,14 +107,14 @@
  * Failure: the communicator fails on every rank when a rank dies, revokes the communicator, aborts it
  * while a call is pending, leaves while others wait for it, or keeps a call waiting longer than the
  * timeout. A rank leaves when it destroys its communicator, when it calls ceclCommAbort while none of
- * its calls is pending, or when its process ends by exit or a return from main. If other ranks later
- * make calls that need that rank, the communicator fails on them at such a call. When a communicator
+ * its calls is pending, or when its process ends by exit or a return from main. If another rank later
+ * makes a call that needs the rank that left, the communicator fails on the caller. When a communicator
  * fails, pending calls end with undefined results, so that no stream hangs. From then on calls return
  * the asynchronous error. Only these still work:
  * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommNodes, ceclCommGetAsyncError,
- * ceclGetLastError, ceclCommDeregister, ceclStreamSynchronize,
- * ceclStreamDestroy, ceclEventDestroy, ceclCommShrink, which makes a new communicator of the remaining
- * ranks, and ceclCommDestroy or ceclCommAbort, which end the failed one.
+ * ceclGetLastError, ceclCallStats, ceclCommDeregister, ceclCommRevoke, ceclStreamSynchronize,
+ * ceclStreamEndCapture, ceclGraphDestroy, ceclStreamDestroy, ceclEventDestroy, ceclCommShrink (makes a new
+ * communicator of the remaining ranks), ceclCommDestroy and ceclCommAbort (end the failed one).
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
  * after that, gives ceclSuccess. ceclStreamSynchronize waits and checks. If the communicator fails
@@ -126,7 +126,7 @@
  * copies.)
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
- * time; calls that say "Threads: any" may be made at the same time. Collectives, messages, ends of
+ * time; only calls that say "Threads: any" may run beside another call. Collectives, messages, ends of
  * groups, ceclExplain and ceclGroupExplain exclude each other: while a thread is inside one of these
  * calls, a second one on the same communicator is refused (ceclInvalidUsage). A communicator belongs
  * to the process that made it. A thread that is cancelled in a call (pthread_cancel) ends when the
@@ -233,9 +233,9 @@ typedef enum {
     CECL_SM_ALLOW = 2
 } ceclSmPolicy_t;
 
-/* Which of two ranks copies the bytes between them. With PUSH and PULL no small call is one kernel. A
- * rank that comes late to a call (see Collectives) moves the bytes of both directions, whatever is
- * chosen here. */
+/* Which of two ranks copies the bytes between them. With PUSH or PULL a small call is never one kernel.
+ * Whatever is chosen here, a rank that comes late to a call (see Collectives) moves the bytes of both
+ * directions. */
 typedef enum {
     /* The faster choice for each call: copies push; reductions push or pull. */
     CECL_DIRECTION_AUTO = 0,
@@ -244,8 +244,8 @@ typedef enum {
     /* The rank that needs the bytes copies them. A call that runs alone is about 5 % slower this way,
      * but some GEMMs that run at the same time are slowed less. Two kinds of calls are still pushed as
      * a whole: calls in which peers send a rank's own block back (see CECL_SM_REDUCE_ONLY), and
-     * all-to-alls with a private sendbuff on any rank. In reductions, except ceclReduce, SMs read
-     * inputs in the peers' memory, unless an input is private. */
+     * all-to-alls with a private sendbuff on any rank. If no input is private, SMs of all reductions
+     * except ceclReduce read the inputs in the peers' memory. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
@@ -289,11 +289,11 @@ typedef struct ceclConfig {
      * to name the rank at fault.) If this process is stopped for more than 1.4 s (SIGSTOP, a debugger),
      * that time does not count for enqueued calls, except for small calls that are one kernel. */
     int timeoutMs;
-    /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU, on the
-     * host device 4 GiB; CECL_POOL_BYTES. */
+    /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU (host
+     * device: 4 GiB); CECL_POOL_BYTES. */
     int64_t poolBytes;
-    /* Size of the pool's first growth, bytes; each later growth is twice the previous one, up to 16 times
-     * the first; default: 64 MiB, on the host device 1 MiB; CECL_SEGMENT_BYTES. */
+    /* Size of the pool's first growth, bytes. Each later growth is twice the previous one, up to 16 times
+     * the first. Default: 64 MiB (host device: 1 MiB); CECL_SEGMENT_BYTES. */
     int64_t segmentBytes;
     /* Staging for all-to-all, gather, scatter, reductions and small calls, bytes on each rank;
      * default: a small part of the smallest GPU's memory, by the tuning table (the rows staging.*
@@ -306,9 +306,9 @@ typedef struct ceclConfig {
     /* 1: a call registers the memory that it uses, as ceclCommRegister does. 0: memory that was not
      * registered is private (see Buffers). Default 1; CECL_REGISTER_ON_USE. */
     int registerOnUse;
-    /* 1: this communicator is urgent. Its small calls (the tuning table's row urgent.max_bytes) that
-     * only move data, and its flags, go through pinned memory of the host. There they do not wait
-     * for copies between GPUs, such as another communicator's prefetch, but they do wait for large
+    /* 1: this communicator is urgent. Its flags and those small calls that only move data go through
+     * pinned memory of the host (small: see the tuning table's row urgent.max_bytes). There they do not
+     * wait for copies between GPUs, such as another communicator's prefetch, but they do wait for large
      * copies to and from the host. They are still zero SM. Calls that share a group with others,
      * calls with a direction chosen, calls of strided blocks and ceclAlltoAllv are not affected.
      * Calls that are one kernel under CECL_SM_ALLOW stay one kernel. Default 0; CECL_URGENT. */
@@ -370,7 +370,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
                                                     int rank);
 
 /* Joins a communicator of `nranks` ranks as `rank`. All flags, staging and connections to peers
- * exist when it returns.
+ * exist when the call returns.
  * comm    [out] written on success only; in a group at the outermost ceclGroupEnd.
  * nranks  1 .. 1024, equal on all ranks.
  * id      from one call of ceclGetUniqueId on one rank. The id stays usable if `nranks` is refused,
@@ -381,12 +381,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more if several
  * ranks are late.
  * Hosts: ranks share a host if they run under one boot of a kernel, in one network namespace. On
- * GPUs, NCCL (2.17 or later, loaded at run time, equal on all ranks) carries out the calls of a
- * communicator over several hosts. The host device refuses such communicators (ceclInvalidUsage).
+ * GPUs, NCCL (2.17 or later, loaded at run time, the same version on all ranks) carries out the calls
+ * of a communicator over several hosts. The host device refuses such communicators (ceclInvalidUsage).
  * - NCCL does the arithmetic, and every call takes SMs: CECL_SM_NEVER is refused. maxSms limits
  *   NCCL's kernels, and cannot change later; direction has no effect.
- * - NCCL carries out collectives with equal or variable counts, ceclBarrier, messages, and groups,
- *   which may also have calls on communicators of one host. A call becomes a call of NCCL's, or a
+ * - NCCL carries out collectives with equal or variable counts, ceclBarrier, messages, and groups. A
+ *   group may also have calls on communicators of one host. Each call becomes a call of NCCL's, or a
  *   group of NCCL's messages. Buffers may be any memory of the rank's GPU. Graphs can capture the calls
  *   that NCCL can capture; destroy these graphs before the communicator.
  * - Refused (ceclInvalidUsage; the message names the call to make instead): strided calls, tiles,
@@ -423,14 +423,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
 /* Makes all ranks of a communicator in this process, one for each device.
  * comms    [out] ndev handles, comms[i] is rank i; written on success only.
  * ndev     number of ranks, 1 .. 1024. For a moment the process needs more than ndev * ndev + 4 * ndev
- *          descriptors. If ulimit -n (above 1022 ranks also fs.nr_open) is less: ceclSystemError.
+ *          descriptors; ceclSystemError if ulimit -n (above 1022 ranks also fs.nr_open) is less.
  * devlist  [ndev] CUDA ordinals, each once; NULL for 0 .. ndev-1. Ignored on the host device.
  * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
  * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:
  * outside a group every rank except the first comes late to each collective (see Collectives). Some
- * calls need a thread for each rank, because they wait for the other ranks: ceclCommSplit,
- * ceclCommShrink, ceclAlltoAllv; under CECL_CHECK=1 ceclMemFree; and, if they are not in a group,
- * collectives under CECL_CHECK=1 or among more than 64 ranks.
+ * calls wait for the other ranks, so they need a thread for each rank: ceclCommSplit, ceclCommShrink and
+ * ceclAlltoAllv always, ceclMemFree under CECL_CHECK=1, and collectives outside a group under
+ * CECL_CHECK=1 or among more than 64 ranks.
  * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
@@ -466,9 +466,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * CECL_INIT_TIMEOUT_MS while the new communicators are made.
  * Threads: one call at a time on `comm`; ranks that are threads each call for themselves.
  * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
- * Errors: ceclInvalidArgument (newcomm NULL; another negative color; a wrong config; device of
- * another kind), and ceclInvalidUsage (between ceclGroupStart and ceclGroupEnd; a rank is in another
- * call, or its arguments are refused): no communicator is made, and `comm` stays usable.
+ * Errors, no communicator made, `comm` still usable: ceclInvalidArgument (newcomm NULL; another negative
+ * color; a wrong config; device of another kind), ceclInvalidUsage (between ceclGroupStart and
+ * ceclGroupEnd; a rank is in another call, or its arguments are refused).
  * If a new communicator cannot be made, only its ranks get an error, as from
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError or ceclTimeout: a rank did not come,
  * and `comm` has failed. Messages name ranks by their numbers in `comm`. */
@@ -599,7 +599,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
 
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
  * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over, or
- *      be ordered before the work for which it is allocated again.
+ *      be ordered before all work that uses it after a later ceclMemAlloc has given it out again.
  * The call may close memory that peers have freed, and so break captures: see ceclStreamSynchronize.
  * Collective, in the same order on all ranks; exchanges nothing, except under CECL_CHECK=1.
  * Threads: one call at a time.
@@ -626,9 +626,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
  * by themselves. With these calls the program decides when.
  *
  * Peers open memory at the first call that uses it; each peer's call waits until that peer has opened
- * the memory. Peers keep it open until this rank notices that it was freed: at a call that uses the
- * address again, or when this rank registers other memory. Until then the GPU may keep memory that the
- * program has freed. To give memory back at once, register it, deregister it, and then free it. */
+ * the memory. Peers keep freed memory open until this rank notices that the program freed it: at a call
+ * that uses the address again, or when this rank registers other memory. Until then the GPU may keep
+ * the freed memory. To give memory back at once, register it, deregister it, and then free it. */
 
 /* One registration. */
 typedef struct ceclRegistration *ceclRegistration_t;
@@ -647,7 +647,7 @@ typedef struct ceclRegistration *ceclRegistration_t;
  * Errors, nothing registered: ceclInvalidArgument (NULL, 0 bytes; host memory, managed memory,
  * memory of another device, freed memory; a range that passes the end of its allocation),
  * ceclInvalidUsage (memory that other processes cannot open; symmetric memory past the end of its
- * allocation), ceclTimeout (a peer takes no messages). */
+ * allocation), ceclTimeout (a peer does not receive what this rank tells it). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                                     ceclRegistration_t *handle);
 
@@ -736,16 +736,16 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *
  * The calling thread waits for
  *   - a peer that has not told yet where its buffers lie. The thread waits in three steps:
- *       1. As long as this rank's GPU still works on calls before the peer's latest call: meanwhile
- *          waiting costs nothing. The step ends if the GPU stands still for 50 ms (late.behind_ns).
+ *       1. While this rank's GPU has yet to do calls that come before the peer's latest call. This wait
+ *          costs nothing. The step ends if the GPU stands still for 50 ms (late.behind_ns).
  *       2. If the peer has made the call before this one: 20 us (late.wait_ns), plus the time that
  *          this rank has just spent on registering memory (at most 100 ms).
- *       3. The longer of two times, A and B. A, on GPUs, if the peer has made the call before this one:
- *          2.5 us for each MiB that this rank sends to its peers (4.4 us on more than 2 ranks;
- *          late.wait_ns_per_mib), because a late call takes that much longer. B, for any peer: while an
- *          earlier call of this rank is pending on its GPU, up to 500 us (late.pending_ns). In all
- *          calls together this step takes at most 2 ms plus a 64th of the program's time
- *          (late.pending_sum_ns).
+ *       3. The longer of two times, A and B. A applies on GPUs, if the peer has made the call before
+ *          this one. It is 2.5 us for each MiB that this rank sends to its peers (4.4 us on more than 2
+ *          ranks; late.wait_ns_per_mib), because a late call takes that much longer. B applies to any
+ *          peer, while an earlier call of this rank is pending on its GPU. It is up to 500 us
+ *          (late.pending_ns). In all calls together this step takes at most 2 ms plus a 64th of the
+ *          program's time (late.pending_sum_ns).
  *     cecl_info --tuning prints these times. With more than 64 ranks no call is late: each rank
  *     waits until all have made the call.
  *   - memory of a peer that is used for the first time: until this rank has opened it.
@@ -775,9 +775,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *                        host or of another device, managed memory, freed memory; a buffer that passes
  *                        the end of its allocation; a stream of another device; on the host device a
  *                        destroyed stream.
- *   ceclInvalidUsage     Symmetric memory past the end of its allocation, or of a peer; only some ranks
- *                        capture the call into a graph; under CECL_SM_NEVER a call out of place on a
- *                        communicator of one rank; under CECL_CHECK=1 ranks differ.
+ *   ceclInvalidUsage     Symmetric memory past the end of its allocation; a peer's symmetric memory;
+ *                        only some ranks capture the call into a graph; under CECL_SM_NEVER a call out
+ *                        of place on a communicator of one rank; under CECL_CHECK=1 ranks differ.
  *   ceclOutOfMemory      Also if there is no room for a bounce buffer. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
@@ -839,8 +839,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, vo
  *     sendbuff on rank 1: [b0][b1][b2]     recvbuff on rank 1: [a1][b1][c1]
  *     sendbuff on rank 2: [c0][c1][c2]     recvbuff on rank 2: [a2][b2][c2]
  *
- * sendbuff  [nranks * count] elements. In place when it is recvbuff, on all ranks or on none;
- *           blocks then pass through staging, in chunks.
+ * sendbuff  [nranks * count] elements. In place when it is recvbuff; all ranks must be in place, or
+ *           none. Blocks of a call in place pass through staging, in chunks.
  * recvbuff  [nranks * count] elements.
  * count     elements in one block, equal on all ranks; 0: the call has no effect.
  * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidUsage also
@@ -860,8 +860,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recv
  * The way back (first dimension to last) has sendPitch = width, sendStride = rows * width,
  * recvPitch = nranks * width, recvStride = width.
  * sendbuff  [nranks] blocks, sendStride apart (default: width), of rows that are sendPitch apart
- *           (default: nranks * width). In place when it is recvbuff, with equal pitches and
- *           strides, on all ranks or on none.
+ *           (default: nranks * width). In place when it is recvbuff and has recvbuff's pitch and
+ *           stride; all ranks must be in place, or none.
  * recvbuff  [nranks] blocks, recvStride apart (default: rows * recvPitch), of rows that are
  *           recvPitch apart (default: width). Bytes between rows are not touched.
  * strided   as in ceclAllGatherStrided.
@@ -986,9 +986,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * In a group the call must be the only one.
  * Collective: all ranks call, with equal sendrows, recvrows, rowcount, datatype and options, in the
  * same order on `comm`. If ranks differ, no row moves, and the communicator fails on every rank, with
- * ceclInvalidUsage, or with ceclRemoteError on a rank that first heard of it from a peer. The message
- * names a rank whose call differs. With CECL_CHECK=1 all ranks refuse the call instead, and the
- * message says what differs. Threads: one call at a time. Ownership: buffers stay the caller's.
+ * ceclInvalidUsage, or with ceclRemoteError on a rank that first heard of the failure from a peer. The
+ * error text names a rank whose call differs. With CECL_CHECK=1 all ranks refuse the call instead, and
+ * the text says what differs. Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (sendsplits or recvsplits NULL or
  * not aligned; recvrows or rowcount 0; more than 2^31 - 1 rows; more than 16 ranks), ceclInvalidUsage
  * (the policy is not CECL_SM_ALLOW; recvbuff is not of ceclMemAlloc). */
@@ -1135,12 +1135,12 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Limits: from one rank to another a group may have 256 messages in a communicator of up to 4 ranks,
  * 128 in one of 8, at least 16 in larger ones. A rank that is so many messages ahead of its peer waits for
  * the peer's host. Communicators of more than 64 ranks have no messages.
- * Copies: the rank whose host thread comes second moves the bytes, by copy engines under every
- * policy: the sender pushes them, or the receiver pulls them. A group that has only messages, of at
- * least 8 MiB in each direction, waits up to about 20 us (late.wait_ns) for the peers: if both
- * ranks of a message come at about the same time, each pushes what it sends. If the rank of a
- * private buffer comes first, the buffer is carried through a bounce buffer (see Buffers). Messages
- * of a rank to itself go through the next rank's staging.
+ * Copies: the rank whose host thread comes second moves the bytes: a sender pushes them, a receiver
+ * pulls them. It uses copy engines under every policy. If a group has only messages, and they total at
+ * least 8 MiB in each direction, the host waits up to about 20 us (late.wait_ns) for the peers. Thus
+ * ranks that come at about the same time each push what they send. If a buffer is private and its rank
+ * comes first, the buffer is carried through a bounce buffer (see Buffers). Messages of a rank to
+ * itself go through the next rank's staging.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device,
@@ -1319,9 +1319,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
- * exchange of flags. Reductions of one chunk are carried out in batches, each as large as staging has room
- * for (ceclGroupExplain tells the number of these batches, as "bundles"). The chunks of larger
- * reductions follow, as if they all belonged to one call. Each result has the same bits as without a
+ * exchange of flags. Reductions of one chunk are carried out in bundles, each as large as staging has
+ * room for (ceclGroupExplain tells the number of bundles). The chunks of larger reductions follow, as
+ * if they all belonged to one call. Each result has the same bits as without a
  * group. ceclCommInitRank and ceclMemAlloc may be in a group too, so that one thread can make these
  * calls for several ranks. Groups may be nested; only the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
@@ -1337,9 +1337,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * the group, and other communicators keep theirs.
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
  * ceclRecv) run after the group's collectives. The peer may make its part of a message in another group
- * or outside of groups. But it must first make these collectives: otherwise the two ranks wait for each
- * other until the timeout. If communicators share a stream, the communicator whose call came first in
- * the group comes first; this order must be the same on all ranks. The host waits as in collectives,
+ * or outside of groups, but only after it has made this group's collectives: otherwise the two ranks wait
+ * for each other until the timeout. If communicators share a stream, the one whose first call comes
+ * earlier in the group runs first; all ranks must have the same order. The host waits as in collectives,
  * but once for all calls on a communicator. It also waits for ranks that join, and for allocations that
  * grow the pool. One thread may make the calls of several ranks in one group; none of these ranks is then late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
@@ -1412,7 +1412,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             collectives, one-sided calls on different streams do not wait for each other. The
  *             communicator's collectives and messages do not wait for them either. Two puts on one
  *             stream arrive in order. Streams may share a hardware queue of the GPU, and then wait
- *             for each other. So make a put before a wait that can end only after this put.
+ *             for each other. So if a wait can end only after a put, make the put first.
  *   Signals   A signal has a number, 0 .. CECL_SIGNALS-1. Signals are counted separately for each
  *             sender, receiver and number. A rank that has waited for a signal sees the bytes of
  *             its put, and everything that the sender's stream did before. Signals with the same
@@ -1447,7 +1447,7 @@ typedef struct ceclWindow *ceclWindow_t;
 typedef struct {
     int peer;   /* whose signals: 0 .. nranks-1 */
     int signal; /* their number: 0 .. CECL_SIGNALS-1 */
-    int count;  /* how many of them, at least 1; in all pending waits for them 2^30 at most */
+    int count;  /* how many, at least 1; all pending waits for them together: 2^30 at most */
 } ceclSignalWait_t;
 
 /* Shares memory of each rank with all ranks, for one-sided calls. Registers it as ceclCommRegister
@@ -1567,7 +1567,7 @@ typedef struct {
     int groupMessages;   /* messages that a group may have to each peer, and from each; 0: none */
     uint64_t blockBytes; /* most bytes of a block; in calls without blocks, of a buffer */
     uint32_t types;      /* bit t: calls take ceclDataType_t t */
-    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: they take ceclRedOp_t r of type t */
+    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: calls take ceclRedOp_t r of type t */
     int smPolicy;                          /* ceclSmPolicy_t of the calls that follow */
     /* 1: flags lie in memory of the host, which makes the kernels of reductions slower */
     int hostFlags;
@@ -1673,7 +1673,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     orders, the communicator fails, and the error names both calls (ceclInvalidUsage;
  *     ceclRemoteError on ranks that first heard of it from a peer). As after any failure, results are
  *     undefined. Ranks compare neither the order of graphs of messages, nor the order of a graph and a
- *     call that is not captured. If such an order differs, ranks wait until CECL_TIMEOUT_MS, and the
+ *     call that is not captured. If such an order differs, ranks wait for CECL_TIMEOUT_MS, and the
  *     error names the peer. Bytes of one message never arrive as bytes of another one.
  *   - Collectives, messages, and groups of them can be captured. One-sided calls cannot.
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
@@ -1683,8 +1683,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *     group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
  *     ceclCommLimits is less). Launch graphs with messages in the order of their captures.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
- *     A free, or the communicator's end, waits up to 2 s before it reports that a graph holds calls,
- *     because the graph's last launch may still run, and the driver reports its end late. */
+ *     A free, or the communicator's end, waits up to 2 s before it reports that a graph holds calls:
+ *     the graph's last launch may still run, and the driver reports the end of a launch late. */
 typedef struct ceclGraph *ceclGraph_t;
 
 /* Begins to capture what is enqueued on a stream of ceclStreamCreate, or of the program.
@@ -1695,7 +1695,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclS
 
 /* Ends the capture, and makes a graph that can be launched. Returns an error if the capture is broken.
  * Local. Threads: as ceclStreamBeginCapture. Ownership: *graph is the caller's until
- * ceclGraphDestroy; it is untouched on failure. Errors: ceclInvalidUsage (captures nothing),
+ * ceclGraphDestroy; it is untouched on failure. Errors: ceclInvalidUsage (`stream` captures no graph),
  * ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
                                                         ceclGraph_t *graph);

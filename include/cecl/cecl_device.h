@@ -19,8 +19,8 @@
  * on the GPU beside other work. Kernels that use the same barriers or signals of a communicator
  * must run one after the other, in the same order on all ranks.
  *
- * Graphs: such kernels may be captured and replayed, because barriers are counted in memory and no
- * launch has to pass a count.
+ * Graphs: kernels that wait for peers may be captured and replayed, because barriers are counted in
+ * memory and no launch has to pass a count.
  *
  * Reading: use plain pointers for memory that peers write. A load through a `const __restrict__`
  * pointer may come from a cache that a barrier does not refresh.
@@ -149,7 +149,7 @@ CECL_DEVICE_API void cecl_device_pause(void)
 /* ---- what a kernel calls */
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. Reads two
- * entries of dc.slices, so do this once before a loop. Nothing is checked.
+ * entries of dc.slices, so call it once, before a loop. Nothing is checked.
  * dc    of ceclCommGetDeviceComm.
  * ptr   into memory of ceclMemAlloc on this rank.
  * peer  0 .. nranks-1; this rank's own number gives ptr.
@@ -192,8 +192,8 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
 }
 
 /* Signals `value` to a peer. Release: a thread of the peer that has seen the value also sees what
- * the calling thread wrote before the call, and what other threads wrote before they met that
- * thread in __syncthreads.
+ * the calling thread wrote before the call, and what other threads wrote before they met the
+ * calling thread in __syncthreads.
  * dc      of ceclCommGetDeviceComm.
  * peer    0 .. nranks-1.
  * signal  0 .. dc.signals-1. Peers hold a word for each signal of this rank; it is 0 after init.
@@ -225,8 +225,8 @@ CECL_DEVICE_API bool ceclDeviceWaitSignal(ceclDeviceComm_t dc, int peer, int sig
  * dc    of ceclCommGetDeviceComm.
  * slot  0 .. dc.blocks-1: which barrier. Usually blockIdx.x, so that blocks of equal index wait for
  *       each other. Blocks of a rank that run at the same time need different slots.
- * Returns true, or false if a peer did not come within dc.timeoutNs, or if the communicator has
- * failed; for a slot out of range it returns false at once. All threads of the block get the same
+ * Returns false if a peer did not come within dc.timeoutNs, if the communicator has failed, or (at
+ * once) if slot is out of range; otherwise true. All threads of the block get the same
  * result. Nothing has to be reset between launches: each slot counts its barriers in memory, even
  * those that returned false. After a barrier that returned false, ranks are in step again once all
  * have made equally many barriers of that slot; until then a barrier may end early on a rank that
