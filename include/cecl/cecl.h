@@ -471,7 +471,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * ceclGroupEnd; a rank is in another call, or its arguments are refused).
  * If a new communicator cannot be made, only its ranks get an error, as from
  * ceclCommInitRankConfig; `comm` stays usable. ceclRemoteError or ceclTimeout: a rank did not come,
- * and `comm` has failed. Messages name ranks by their numbers in `comm`. */
+ * and `comm` has failed. Error texts name ranks by number in `comm`. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key,
                                                  ceclComm_t *newcomm, const ceclConfig_t *config);
 
@@ -498,7 +498,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int
  *                        between ceclGroupStart and ceclGroupEnd: then only the caller gets it.
  *   ceclRemoteError      A rank that should stay has died or destroyed `comm`; the message names it.
  *   ceclTimeout          A rank that should stay did not come; the message names it.
- * Also the errors of ceclCommInitRankConfig. Messages name ranks by their numbers in `comm`. After an
+ * Also the errors of ceclCommInitRankConfig. Error texts name ranks by number in `comm`. After an
  * error the call may be made again, for example with another list. If lists differed, a rank that comes
  * only afterwards may also get ceclInvalidUsage, even with the right list: let it call again. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommShrink(ceclComm_t comm, const int *excludeRanks,
@@ -651,7 +651,7 @@ typedef struct ceclRegistration *ceclRegistration_t;
 CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                                     ceclRegistration_t *handle);
 
-/* Ends a registration. When the last registration that covers the memory ends, peers close the memory,
+/* Ends a registration. When the last ceclCommRegister of the memory has ended, peers close the memory,
  * even if calls have also registered it. They do so the next time that they synchronize, free or
  * deregister while their GPU has no work. A later call registers the memory again.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
@@ -732,18 +732,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * The calling thread waits a little for peers that have not told this yet. If a peer does not come in
  * that time, the call is late. In a late call the later one of any two ranks moves the bytes of both
  * directions, because the earlier one does not know the later one's buffers. Late calls have the same
- * results. A late call that only moves data takes no more SMs than one that is not late.
+ * results. A call that only moves data takes no extra SMs when it is late.
  *
  * The calling thread waits for
  *   - a peer that has not told yet where its buffers lie. The thread waits in three steps:
  *       1. While this rank's GPU has yet to do calls that come before the peer's latest call. This wait
  *          costs nothing. The step ends if the GPU stands still for 50 ms (late.behind_ns).
- *       2. If the peer has made the call before this one: 20 us (late.wait_ns), plus the time that
- *          this rank has just spent on registering memory (at most 100 ms).
- *       3. The longer of two times, A and B. A applies on GPUs, if the peer has made the call before
- *          this one. It is 2.5 us for each MiB that this rank sends to its peers (4.4 us on more than 2
+ *       2. If the peer has made the preceding call: 20 us (late.wait_ns), plus the time that this rank
+ *          has just spent on registering memory (at most 100 ms).
+ *       3. The longer of two times, A and B. A applies on GPUs, if the peer has made the preceding
+ *          call. A is 2.5 us for each MiB that this rank sends to its peers (4.4 us on more than 2
  *          ranks; late.wait_ns_per_mib), because a late call takes that much longer. B applies to any
- *          peer, while an earlier call of this rank is pending on its GPU. It is up to 500 us
+ *          peer, while an earlier call of this rank is pending on its GPU. B is at most 500 us
  *          (late.pending_ns). In all calls together this step takes at most 2 ms plus a 64th of the
  *          program's time (late.pending_sum_ns).
  *     cecl_info --tuning prints these times. With more than 64 ranks no call is late: each rank
@@ -1452,7 +1452,7 @@ typedef struct {
 
 /* Shares memory of each rank with all ranks, for one-sided calls. Registers it as ceclCommRegister
  * does.
- * ptr     start of this rank's memory: of ceclMemAlloc, or other memory that peers can open. Ranks
+ * ptr     start of this rank's memory: from ceclMemAlloc, or any other that peers can open. Ranks
  *         may pass different kinds of memory, at different offsets.
  * bytes   size of this rank's memory, which may differ between ranks; 0: this rank shares none, and
  *         ptr is ignored.
