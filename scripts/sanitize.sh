@@ -41,9 +41,9 @@ for kind in ${1:-address thread}; do
     # - tests that start a program dozens of times (training, settings): the others take a quarter of
     #   the time and cover the same code, except the messages of refusals;
     # - plot_ and fsdp_compare run Python;
-    # - tune_writes measures for 22 s of a processor; .ci/nightly runs it, and also
-    #   the corpora of fuzzers that .ci/run runs under the same sanitizer, and under
-    #   the thread sanitizer the corpus of trials, which takes 38 s (nccl_trials has as many threads);
+    # - tune_writes measures for 22 s of a processor; .ci/nightly runs it;
+    # - under the address sanitizer, corpora that .ci/run's fuzzers run under the same sanitizer; under the thread
+    #   sanitizer the corpus of trials, which takes 38 s (nccl_trials has as many threads); .ci/nightly runs both;
     # - a test of a tool that waits for dozens of programs: nccl-tests' reader;
     # - tests of scripts, of names and of versions: they run nothing that was built with the sanitizer;
     # - under the thread sanitizer, tests with a single thread: they have no race; test_blame, which starts

@@ -651,8 +651,8 @@ typedef struct ceclRegistration *ceclRegistration_t;
 CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                                     ceclRegistration_t *handle);
 
-/* Ends a registration. When the last ceclCommRegister of the memory has ended, peers close the memory,
- * even if calls have also registered it. They do so the next time that they synchronize, free or
+/* Ends a registration. When the memory's last registration by ceclCommRegister ends, peers close the
+ * memory, even if calls have also registered it. They do so the next time that they synchronize, free or
  * deregister while their GPU has no work. A later call registers the memory again.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending

@@ -234,7 +234,8 @@ TEST(memory_that_is_read_only_may_be_sent_and_not_received_into)
     multi_ok(given_comm, message_to_itself(at, at + page()));
     multi_ok(given_comm, ceclStreamSynchronize(given_comm, NULL));
     multi_check_device(given_comm, at + page(), 5, multi_rank, page(), page());
-    multi_refused(given_comm, message_to_itself(at + page(), at), ceclInvalidArgument, "recvbuff");
+    multi_refused(given_comm, message_to_itself(at + page(), at), ceclInvalidArgument,
+                  "no memory of this process that can be written");
     munmap(at, 2 * page());
     close(fd);
     given_close();
