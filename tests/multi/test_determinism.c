@@ -190,7 +190,8 @@ static size_t is_as_the_loop_has_it(const struct run *run)
     other.src = backwards;
     for (int r = 0; r < multi_nranks; r++)
         sources[r] = backwards[multi_nranks - 1 - r] = inputs[r];
-    for (size_t k = 0; k < run->count; k += distance(run->count)) {
+    const size_t step = distance(run->count);
+    for (size_t k = 0; k < run->count; k += step) {
         const size_t i = begin(run) + k;
         const uint64_t want = expected_element(&rule, i),
                        got = read_element(result + k * size, size);
