@@ -79,8 +79,8 @@
  *                carries the input to the bounce buffer. Carried bytes go through a peer's staging:
  *                this needs no SM, but the bytes cross the links twice more. Under CECL_SM_ALLOW an
  *                SM copies them instead. A private sendbuff is sent from where it lies; only if a peer
- *                comes late to the call (see Collectives), this rank carries it to a bounce buffer.
- *                ceclReduceScatter needs no bounce buffer.
+ *                comes late to the call (see Collectives), this rank carries it to a bounce buffer,
+ *                whose memory it takes in any case. ceclReduceScatter needs no bounce buffer.
  * Each call checks which memory is at the address, so it does not confuse freed memory with memory
  * that was allocated there later. On the host device a call checks all bytes from the first
  * to the last that it uses, and refuses (ceclInvalidArgument) holes, missing access rights, and
@@ -242,10 +242,11 @@ typedef enum {
     /* The rank that has the bytes copies them. Reductions go through staging. */
     CECL_DIRECTION_PUSH = 1,
     /* The rank that needs the bytes copies them. A call that runs alone is about 5 % slower this way,
-     * but some GEMMs that run at the same time are slowed less. Two kinds of calls are still pushed as
-     * a whole: calls in which peers send a rank's own block back (see CECL_SM_REDUCE_ONLY), and
-     * all-to-alls with a private sendbuff on any rank. If no input is private, SMs of all reductions
-     * except ceclReduce read the inputs in the peers' memory. */
+     * but some GEMMs that run at the same time are slowed less. Some calls are still pushed as a whole:
+     * ceclGather, ceclScatter, ceclAlltoAllv and ceclAlltoAllvAt, calls in which peers send a rank's
+     * own block back (see CECL_SM_REDUCE_ONLY), and all-to-alls with a private sendbuff on any rank. If
+     * no input is private, SMs of all reductions except ceclReduce and ceclReduceScatterTiles read the
+     * inputs in the peers' memory. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
@@ -310,8 +311,8 @@ typedef struct ceclConfig {
      * pinned memory of the host (small: see the tuning table's row urgent.max_bytes). There they do not
      * wait for copies between GPUs, such as another communicator's prefetch, but they do wait for large
      * copies to and from the host. They are still zero SM. Calls that share a group with others,
-     * calls with a direction chosen, calls of strided blocks and ceclAlltoAllv are not affected.
-     * Calls that are one kernel under CECL_SM_ALLOW stay one kernel. Default 0; CECL_URGENT. */
+     * captured calls, calls with a direction chosen, calls of strided blocks and ceclAlltoAllv are not
+     * affected. Calls that are one kernel under CECL_SM_ALLOW stay one kernel. Default 0; CECL_URGENT. */
     int urgent;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
@@ -394,7 +395,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  *   memory, ceclCommGetDeviceComm, ceclCommGetSharedMemory, ceclCommShrink, and fp8 reductions with
  *   NCCL before 2.24. cudaStreamPerThread is also refused (ceclInvalidArgument).
  * - ceclMemAlloc is local: it gives memory of this rank alone, and sizes may differ.
- *   ceclCommRegister has no effect. Calls are not compared, not even under CECL_CHECK=1.
+ *   ceclCommRegister only checks the memory. Calls are not compared, not even under CECL_CHECK=1.
  * - ceclCommSplit can make communicators of ranks on one host. cecl itself carries out their calls.
  * - The communicator fails when a rank ends, gives up or revokes it, when NCCL reports an error, or
  *   when a call outside of graphs takes longer than the timeout once its stream has begun it. NCCL does
@@ -414,7 +415,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  *   ceclInvalidUsage     The id was used before, or is not an id. Ranks of several hosts are on the host
  *                        device, or have different versions of NCCL. Ranks have different versions of
  *                        cecl. GPUs cannot reach each other's memory. Under CECL_DEVICE_CUDA a rank has
- *                        no GPU, or two ranks share one without CECL_SHARE_GPU=1.
+ *                        no GPU, or two ranks share one without CECL_SHARE_GPU=1 (with it, each of
+ *                        the two needs a process of its own).
  *   Also ceclRemoteError, ceclTimeout, ceclSystemError, ceclUnhandledCudaError, ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int nranks,
                                                           ceclUniqueId id, int rank,
@@ -424,13 +426,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * comms    [out] ndev handles, comms[i] is rank i; written on success only.
  * ndev     number of ranks, 1 .. 1024. For a moment the process needs more than ndev * ndev + 4 * ndev
  *          descriptors; ceclSystemError if ulimit -n (above 1022 ranks also fs.nr_open) is less.
- * devlist  [ndev] CUDA ordinals, each once; NULL for 0 .. ndev-1. Ignored on the host device.
+ * devlist  [ndev] CUDA ordinals, 0 or more, each once; NULL for 0 .. ndev-1. The host device uses none.
  * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
  * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:
  * outside a group every rank except the first comes late to each collective (see Collectives). Some
- * calls wait for the other ranks, so they need a thread for each rank: ceclCommSplit, ceclCommShrink and
- * ceclAlltoAllv always, ceclMemFree under CECL_CHECK=1, and collectives outside a group under
- * CECL_CHECK=1 or among more than 64 ranks.
+ * calls wait for the other ranks, so they need a thread for each rank: ceclCommSplit, ceclCommShrink,
+ * ceclWindowShare, ceclWindowFree and ceclAlltoAllv always, ceclMemFree under CECL_CHECK=1, and outside
+ * a group captured calls, and collectives under CECL_CHECK=1 or among more than 64 ranks.
  * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
@@ -462,8 +464,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  *          the rank keeps its GPU; device must be AUTO, or the kind that `comm` runs on. Read during
  *          the call only.
  * Collective over `comm`: all ranks call, even those without a color; not in a group. Blocking;
- * waits at most the timeout of `comm` for ranks that have not come to the call, and then at most
- * CECL_INIT_TIMEOUT_MS while the new communicators are made.
+ * waits at most the timeout of `comm` (over several hosts CECL_INIT_TIMEOUT_MS) for ranks that have not
+ * come to the call, and then at most CECL_INIT_TIMEOUT_MS while the new communicators are made.
  * Threads: one call at a time on `comm`; ranks that are threads each call for themselves.
  * Ownership: as ceclCommInitRankConfig; `comm` stays the caller's.
  * Errors, no communicator made, `comm` still usable: ceclInvalidArgument (newcomm NULL; another negative
@@ -605,7 +607,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
  * Threads: one call at a time.
  * Ownership: no longer the caller's.
  * Errors: ceclInvalidArgument (not the start of an allocation, or freed before), ceclInvalidUsage
- * (a graph holds a captured call that uses it; under CECL_CHECK=1: ranks free different allocations). */
+ * (a graph holds a captured call that uses it; a window shares it on any rank; under CECL_CHECK=1: ranks
+ * free different allocations). */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
@@ -646,17 +649,19 @@ typedef struct ceclRegistration *ceclRegistration_t;
  * ceclCommDeregister once no call uses it. The registration ends with comm at the latest.
  * Errors, nothing registered: ceclInvalidArgument (NULL, 0 bytes; host memory, managed memory,
  * memory of another device, freed memory; a range that passes the end of its allocation),
- * ceclInvalidUsage (memory that other processes cannot open; symmetric memory past the end of its
- * allocation), ceclTimeout (a peer does not receive what this rank tells it). */
+ * ceclInvalidUsage (memory that other processes cannot open; symmetric memory that was freed, or past the
+ * end of its allocation), ceclTimeout (a peer does not receive what this rank tells it). */
 CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, size_t bytes,
                                                     ceclRegistration_t *handle);
 
 /* Ends a registration. When the memory's last registration by ceclCommRegister ends, peers close the
  * memory, even if calls have also registered it. They do so the next time that they synchronize, free or
  * deregister while their GPU has no work. A later call registers the memory again.
+ * The call may close memory that peers have freed, and so break captures: see ceclStreamSynchronize.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
- * call uses the memory; calls of comm are in a group that has not ended). */
+ * call uses the memory; calls of comm are in a group that has not ended). If a peer does not receive what
+ * this rank tells it (ceclTimeout), the handle is gone, too. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommDeregister(ceclComm_t comm, ceclRegistration_t handle);
 
 /* What the pool of this rank holds. */
@@ -667,7 +672,7 @@ typedef struct {
     uint64_t peakBytes;     /* largest usedBytes so far */
     uint64_t segments;      /* times the pool grew */
     uint64_t allocations;   /* live allocations, including cecl's own */
-    /* exchanges with all peers so far: for init, for growth, for splits, for ceclAlltoAllv, and for
+    /* exchanges with all peers so far: for init, growth, splits, windows and ceclAlltoAllv, and for
      * comparisons under CECL_CHECK=1. Each of these may need several */
     uint64_t exchanges;
 } ceclPoolStats_t;
@@ -728,7 +733,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * "Buffers" and "Agreement" at the top hold for all collectives.
  *
  * At each call, or group, ranks tell each other through shared memory where their buffers lie.
- * (Small calls, ceclBarrier, calls without effect and communicators of one rank do not need this.)
+ * (Small calls, ceclBarrier, calls without effect, lone calls with splits on the device and communicators
+ * of one rank do not need this.)
  * The calling thread waits a little for peers that have not told this yet. If a peer does not come in
  * that time, the call is late. In a late call the later one of any two ranks moves the bytes of both
  * directions, because the earlier one does not know the later one's buffers. Late calls have the same
@@ -751,6 +757,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until its next call.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.
+ *   - its own GPU, for at most 5 s, if it still has open more than 256 MiB of memory that peers freed.
  * The timeout bounds these waits; when it has passed, the communicator fails. */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.
@@ -775,9 +782,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *                        host or of another device, managed memory, freed memory; a buffer that passes
  *                        the end of its allocation; a stream of another device; on the host device a
  *                        destroyed stream.
- *   ceclInvalidUsage     Symmetric memory past the end of its allocation; a peer's symmetric memory;
- *                        only some ranks capture the call into a graph; under CECL_SM_NEVER a call out
- *                        of place on a communicator of one rank; under CECL_CHECK=1 ranks differ.
+ *   ceclInvalidUsage     Symmetric memory that was freed, or past the end of its allocation; a peer's
+ *                        symmetric memory; only some ranks capture the call into a graph (the
+ *                        communicator fails); under CECL_SM_NEVER a call out of place on a communicator
+ *                        of one rank; under CECL_CHECK=1 ranks differ.
  *   ceclOutOfMemory      Also if there is no room for a bounce buffer. */
 CECL_API CECL_CHECKED ceclResult_t ceclAllGather(const void *sendbuff, void *recvbuff,
                                                  size_t sendcount, ceclDataType_t datatype,
@@ -844,7 +852,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAllGatherStrided(const void *sendbuff, vo
  * recvbuff  [nranks * count] elements.
  * count     elements in one block, equal on all ranks; 0: the call has no effect.
  * buffers, stream, collective, threads, ownership, errors: as ceclAllGather; ceclInvalidUsage also
- * where staging is too small for so many ranks. */
+ * where staging is too small for so many ranks (the communicator fails). */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
                                                 ceclDataType_t datatype, ceclComm_t comm,
                                                 ceclStream_t stream);
@@ -1140,13 +1148,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * least 8 MiB in each direction, the host waits up to about 20 us (late.wait_ns) for the peers. Thus
  * ranks that come at about the same time each push what they send. If a buffer is private and its rank
  * comes first, the buffer is carried through a bounce buffer (see Buffers). Messages of a rank to
- * itself go through the next rank's staging.
+ * itself go through the next rank's staging. Under CECL_SM_ALLOW, or if there is one rank, an SM copies
+ * them.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
- * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device,
- * unknown datatype, a peer that is no rank), ceclInvalidUsage (a buffer that passes the end of its
- * allocation; too many messages in a group; unequal numbers of sends and receives of this rank to
- * itself; more than 64 ranks), ceclTimeout (the peer was too far behind: the communicator has
+ * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device, or past the
+ * end of its allocation; unknown datatype; a peer that is no rank; a stream as in ceclAllGather),
+ * ceclInvalidUsage (symmetric memory as in ceclAllGather; too many messages in a group; unequal numbers
+ * or bytes of sends and receives of this rank to itself; one rank that sends to itself under
+ * CECL_SM_NEVER; more than 64 ranks), ceclTimeout (the peer was too far behind: the communicator has
  * failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclSend(const void *sendbuff, size_t count,
                                             ceclDataType_t datatype, int peer, ceclComm_t comm,
@@ -1287,8 +1297,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclReduce(const void *sendbuff, void *recvbu
  * stream  as in ceclAllGather. The host does not wait.
  * Collective: all ranks call, in the same order on `comm`; it may be in a group.
  * Threads: one call at a time. Ownership: none.
- * Errors, nothing enqueued: ceclInvalidUsage (ranks differ, under CECL_CHECK=1), and the
- * asynchronous error. */
+ * Errors, nothing enqueued: ceclInvalidArgument (a stream as in ceclAllGather), ceclInvalidUsage (ranks
+ * differ, under CECL_CHECK=1), and the asynchronous error. */
 CECL_API CECL_CHECKED ceclResult_t ceclBarrier(ceclComm_t comm, ceclStream_t stream);
 
 /* How to carry out the calls that follow. Start from CECL_OPTIONS_INITIALIZER; a field left at
@@ -1314,7 +1324,8 @@ typedef struct ceclOptions {
  * options  read during the call; NULL: the communicator's own.
  * Local, but ranks must make each collective with equal options. Changing options is cheap, because
  * cecl keeps plans for each choice of options. Threads: one call at a time. Ownership: the caller's.
- * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range). */
+ * Errors, nothing changed: ceclInvalidArgument (not initialised, a value out of range), ceclInvalidUsage
+ * (over several hosts: CECL_SM_NEVER, or other maxSms than the communicator's own). */
 CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOptions_t *options);
 
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
@@ -1345,12 +1356,13 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
  * Errors, after which no call is enqueued: the error of the first call that is refused. If an error
- * follows from the arguments alone, the call itself also returns it. Three errors are found only here:
- * a buffer that passes the end of its allocation, a stream of another device, and a call that
- * CECL_SM_NEVER forbids. Also ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no
- * group was begun; two streams; too many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and
- * the errors of ceclCommInitRankConfig and ceclMemAlloc. Communicators stay usable, unless a peer did
- * not come to an allocation, or peers already rely on calls (see Errors at the top). */
+ * follows from the arguments alone, the call itself also returns it. What depends on memory, streams and
+ * the SM policy is found only here: buffers of a call that overlap, pass the end of their allocation, were
+ * freed, or are a peer's; a stream of another device; a call that the policy forbids. Also
+ * ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was begun; two streams; too
+ * many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and the errors of ceclCommInitRankConfig and
+ * ceclMemAlloc. Communicators stay usable, unless a peer did not come to an allocation, or peers already rely
+ * on calls (see Errors at the top). */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 
 /* How a call would be carried out. */
@@ -1359,8 +1371,9 @@ typedef struct {
     int copies;      /* copies this rank issues; the stores of a small call's kernel do not count */
     int localCopies; /* those within one GPU; `reason` says whether they need an SM */
     int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
-    int kernels;     /* kernels this rank launches: one for each reduction, or for a small call */
-    int barriers;    /* how often all ranks signal each other and wait */
+    /* kernels this rank launches: one for each reduction or small call, two for splits on the device */
+    int kernels;
+    int barriers; /* how often all ranks signal each other and wait */
     /* bytes that this rank's copies move, local ones included, or that a small call's kernel sends;
      * other bytes that SMs read or write do not count */
     uint64_t bytesSent;
@@ -1389,7 +1402,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclExplain(ceclOp_t op, const void *sendbuff
  * Local; waits for no peer. Threads: the one that began the group. Ownership: none.
  * Errors, after which the group has also ended: the errors of ceclGroupEnd; ceclInvalidArgument
  * (explanation NULL), ceclInvalidUsage (a call on another communicator; a join or an allocation; a
- * group inside another). */
+ * group inside another: the outer one goes on, and its end returns this error). */
 CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
                                                     ceclExplanation_t *explanation);
 
@@ -1464,8 +1477,8 @@ typedef struct {
  * window ends at ceclWindowFree, or with comm.
  * Errors, on all ranks, no window made: ceclInvalidArgument (window NULL; ptr NULL, but bytes not 0;
  * memory that ceclCommRegister refuses), ceclInvalidUsage (memory that peers cannot open; another rank
- * is in another call, or its arguments are refused; inside a group; too many ranks), ceclTimeout and
- * ceclRemoteError (a rank did not come: the communicator has failed). */
+ * is in another call, or its arguments are refused; too many ranks; inside a group: only the caller gets
+ * this error), ceclTimeout and ceclRemoteError (a rank did not come: the communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, size_t bytes,
                                                    ceclWindow_t *window);
 
@@ -1476,8 +1489,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowShare(ceclComm_t comm, void *ptr, s
  * Threads: as ceclWindowShare. Ownership: the handle is gone on success.
  * Errors, on all ranks, nothing changed: ceclInvalidArgument (NULL, freed before, or of another
  * communicator), ceclInvalidUsage (a call of this rank that uses the window is pending: synchronize
- * its stream first; another rank's call is refused, or names another window; inside a group),
- * ceclTimeout and ceclRemoteError as in ceclWindowShare. */
+ * its stream first; another rank's call is refused, or names another window; inside a group: only
+ * the caller gets this error), ceclTimeout and ceclRemoteError as in ceclWindowShare. */
 CECL_API CECL_CHECKED ceclResult_t ceclWindowFree(ceclComm_t comm, ceclWindow_t window);
 
 /* Gives the address at which this rank reaches a peer's memory in a window. Kernels and copies of the
@@ -1510,8 +1523,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclWindowPointer(ceclComm_t comm, ceclWindow
  *   ceclInvalidArgument  sendbuff NULL or in no memory of the device; unknown datatype; a peer that is no
  *                        rank; a window that is NULL, was freed, or is of another communicator; bytes
  *                        that lie outside of what the peer shares; a peer's file that has become too
- *                        short; a stream as in ceclAllGather.
- *   ceclInvalidUsage     A buffer that passes the end of its allocation. The peer has freed or unmapped
+ *                        short; a buffer that passes the end of its allocation; a stream as in
+ *                        ceclAllGather.
+ *   ceclInvalidUsage     Symmetric memory as in ceclAllGather. The peer has freed or unmapped
  *                        its memory; this is known only once a call of the peer has noticed it.
  *                        The peer is this rank, and an SM is not allowed. Inside a group. `stream`
  *                        captures a graph.
@@ -1567,8 +1581,9 @@ typedef struct {
     int groupMessages;   /* messages that a group may have to each peer, and from each; 0: none */
     uint64_t blockBytes; /* most bytes of a block; in calls without blocks, of a buffer */
     uint32_t types;      /* bit t: calls take ceclDataType_t t */
-    uint32_t reductions[CECL_NUM_RED_OPS]; /* bit t of [r]: calls take ceclRedOp_t r of type t */
-    int smPolicy;                          /* ceclSmPolicy_t of the calls that follow */
+    /* bit t of [r]: calls take ceclRedOp_t r of type t (over several hosts fp8 needs NCCL 2.24) */
+    uint32_t reductions[CECL_NUM_RED_OPS];
+    int smPolicy; /* ceclSmPolicy_t of the calls that follow */
     /* 1: flags lie in memory of the host, which makes the kernels of reductions slower */
     int hostFlags;
 } ceclLimits_t;
@@ -1611,14 +1626,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_
  * `stream` are valid (see Results at the top). If the GPU then has no other work, the call closes
  * memory that peers have freed. This may break a capture of another thread, as cudaDeviceSynchronize
  * may, unless that thread captures by cecl's own functions or on a blocking stream.
- * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument (no such stream),
- * ceclInvalidUsage (this thread has calls on comm in a group that it has not ended: they are not on
- * the stream), ceclUnhandledCudaError, and the asynchronous error. */
+ * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument (on the host device: no
+ * such stream), ceclInvalidUsage (`stream` captures a graph; this thread has calls on comm in a group that
+ * it has not ended: they are not on the stream), ceclUnhandledCudaError, and the asynchronous error. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream);
 
 /* Destroys a stream of ceclStreamCreate, after waiting for its work.
- * Local, blocking. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument (no such
- * stream, or a default stream), ceclUnhandledCudaError. */
+ * Local, blocking. Threads: any. Ownership: no longer the caller's. Errors: ceclInvalidArgument (a
+ * default stream; on the host device: no such stream), ceclUnhandledCudaError. */
 CECL_API ceclResult_t ceclStreamDestroy(ceclComm_t comm, ceclStream_t stream);
 
 /* Makes an event, by which one stream waits for another.
@@ -1657,7 +1672,7 @@ CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event);
 /* Copies `bytes` from `src` to `dst` in the order of `stream`. Each may lie on the device or host.
  * Local; the host does not wait when both lie on the device. Threads: any. Ownership: the caller's;
  * host memory must be kept until the stream has passed the call.
- * Errors: ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError. */
+ * Errors: ceclInvalidArgument (NULL; on the host device: no such stream), ceclUnhandledCudaError. */
 CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, const void *src,
                                                    size_t bytes, ceclStream_t stream);
 
@@ -1696,7 +1711,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclS
 /* Ends the capture, and makes a graph that can be launched. Returns an error if the capture is broken.
  * Local. Threads: as ceclStreamBeginCapture. Ownership: *graph is the caller's until
  * ceclGraphDestroy; it is untouched on failure. Errors: ceclInvalidUsage (`stream` captures no graph),
- * ceclInvalidArgument (NULL, no such stream), ceclUnhandledCudaError, ceclOutOfMemory. */
+ * ceclInvalidArgument (NULL; on the host device: no such stream), ceclUnhandledCudaError,
+ * ceclOutOfMemory. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
                                                         ceclGraph_t *graph);
 

@@ -19,8 +19,9 @@
  * on the GPU beside other work. Kernels that use the same barriers or signals of a communicator
  * must run one after the other, in the same order on all ranks.
  *
- * Graphs: kernels that wait for peers may be captured and replayed, because barriers are counted in
- * memory and no launch has to pass a count.
+ * Graphs: kernels that wait in barriers may be captured and replayed, because barriers are counted in
+ * memory and no launch has to pass a count. A kernel that signals must itself take a greater value in
+ * each replay.
  *
  * Reading: use plain pointers for memory that peers write. A load through a `const __restrict__`
  * pointer may come from a cache that a barrier does not refresh.
