@@ -11,12 +11,12 @@
 #define ON_DEVICES static inline
 #endif
 
-/* Drops the lower half of the float. Exact only if all bits of that half are 0. */
+/* Rounds a finite float to nearest even, as cecl's reductions do. */
 ON_DEVICES uint16_t narrow(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof(bits));
-    return (uint16_t)(bits >> 16);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
 
 ON_DEVICES float widen(uint16_t element)

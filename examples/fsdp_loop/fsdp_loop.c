@@ -139,10 +139,15 @@ static void update_parameters(int layers, void *const shards[], void *const grad
 
 /* ---- the expected numbers: plain loops over the same numbers, without shards */
 
-/* A value depends on layer and place. It has few bits, so bfloat16 holds all results exactly. */
+/* A value depends on layer and place. */
 static float first_parameter(int layer, size_t place)
 {
     return (float)((place / 3 + place % 7 + 3 * (size_t)layer) % 8);
+}
+
+static float rounded(float value)
+{
+    return widen(narrow(value));
 }
 
 /* The parameter after `steps` steps. Each step subtracted the mean over the ranks of (rank + 1)
@@ -150,8 +155,12 @@ static float first_parameter(int layer, size_t place)
 static float parameter(int layer, size_t place, int steps)
 {
     float value = first_parameter(layer, place);
-    for (int s = 0; s < steps; s++)
-        value -= value * (float)(nranks + 1) / 2;
+    for (int s = 0; s < steps; s++) {
+        float sum = 0;
+        for (int r = 0; r < nranks; r++)
+            sum += rounded((float)(r + 1) * value);
+        value = rounded(value - rounded(sum / (float)nranks));
+    }
     return value;
 }
 
