@@ -47,7 +47,7 @@ static bool check_all(const struct run *run, struct many *many, long long *wrong
     const int step = (many->count + CHECKED - 1) / CHECKED;
     struct run own = *run;
     long long found = 0;
-    own.host = malloc((size_t)run->nranks * many->block);
+    own.host = malloc((size_t)(run->nranks + 1) * many->block);
     bool fine = own.host || complain(run, "--group", "no host memory");
     for (int i = 0; i < many->count && fine; i += step) {
         const long long mine =

@@ -126,7 +126,7 @@ puts() {
 splits() {
     local op
     for op in alltoallv_device dispatch combine; do
-        CECL_SM_POLICY=allow perf --op $op --type bfloat16 -b 1M -e 448M -f 4 -n 20 --rounds 9 --baseline nccl
+        CECL_SM_POLICY=allow perf --op $op --type bfloat16 -b 448K -e 448M -f 4 -n 20 --rounds 9 --baseline nccl
     done
 }
 # With 32 hardware queues, and with one: a waiting stream blocks its queue.

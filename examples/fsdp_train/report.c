@@ -142,7 +142,7 @@ void report_table(const struct report *r, const struct fsdp *f)
                                   : "ranks share cores, and wait for these too");
     row("  of it waiting for communication", value, remark);
     snprintf(value, sizeof(value), "%.1f MB", received_bytes(f) * 1e-6);
-    row("received by a rank in a step", value, "parameters twice, gradients once");
+    row("received by a rank in a step", value, "blocks' parameters twice, gradients once");
 }
 
 /* ---- for programs */

@@ -71,7 +71,7 @@ static char *allocate(struct job *j, int rows, int columns)
     return memory;
 }
 
-/* ---- the numbers. In each row of A about 128 numbers are 1 or -1, all others 0. All numbers of B are 1 or -1.
+/* ---- the numbers. In each row of A at most about 128 numbers are 1 or -1, all others 0. All numbers of B are 1 or -1.
  * So each sum is an integer between -256 and 256: bfloat16 holds it exactly, whatever the order of addition. */
 
 enum { ENTRIES = 128 };

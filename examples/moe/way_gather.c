@@ -1,5 +1,5 @@
 /* All ranks gather all tokens, and each selects the rows of its experts. A reduce-scatter adds the
- * outputs of each token, and leaves the sum on the token's rank. The gathers take no SM.
+ * outputs of each token, and leaves the sum on the token's rank. By the default policy gathers take no SM.
  * docs/experts.md says when this is better than ceclDispatch. */
 #include "moe.h"
 
