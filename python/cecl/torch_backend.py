@@ -205,7 +205,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
         key = (device.type, device.index if device.type == "cuda" else 0)
         found = self._communicators.get(key)
         if found is None:
-            store = dist.PrefixStore(f"cecl/{device.type}", self._store)
+            number = sum(kind == device.type for kind, _ in self._communicators)
+            store = dist.PrefixStore(f"cecl/{device.type}/{number}", self._store)
             found = Communicator.join(store, self._rank, self._size, device, self._timeout)
             self._communicators[key] = found
         return found
