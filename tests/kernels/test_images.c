@@ -5,6 +5,7 @@
 
 #include "sm/images.h"
 #include "sm/kernel_names.h"
+#include "sm/sums.h"
 
 /* Whether a cubin has this kernel. A cubin is an ELF file, whose symbols have the kernels' names. */
 static bool cubin_has(const void *data, const char *name)
@@ -74,6 +75,10 @@ TEST(every_image_has_every_kernel)
     CECL_REDUCE_COUNTED(COUNTED)
     all_have(CECL_KERNELS_small, "cecl_small_move");
     all_have(CECL_KERNELS_small, "cecl_small_move_counted");
+    all_have(CECL_KERNELS_splits, "cecl_splits_tell");
+    all_have(CECL_KERNELS_splits, "cecl_splits_move");
+#define ROWS(name, type) all_have(CECL_KERNELS_sums, "cecl_row_sums_" #name);
+    CECL_ROW_SUMS_TYPES(ROWS)
 }
 
 TEST(a_kernel_that_is_not_there_is_not_found)

@@ -94,7 +94,9 @@ static bool try_to_be_heard(void)
 
 TEST_BETWEEN(of_several_late_ranks_one_that_gives_up_is_heard, held_before, held_after)
 {
-    bool heard = multi_nranks < 3;
+    bool heard = false;
+    if (multi_nranks < 3)
+        skip_because("it needs 3 ranks");
     for (int try = 0; try < 10 && !heard; try++) /* a busy machine may be late */
         heard = try_to_be_heard();
     assert_true(heard);

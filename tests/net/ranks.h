@@ -55,7 +55,7 @@ struct setup {
     int only;
 };
 
-/* Runs a scenario on all ranks. Returns whether every rank has succeeded, or has killed itself. */
+/* Runs a scenario on all ranks. Returns whether every rank has succeeded, or has killed itself (SIGKILL, SIGALRM). */
 bool ranks_run(const struct setup *setup, scenario *run);
 
 /* Copy between host memory and a buffer, and wait. */
