@@ -74,20 +74,21 @@ static ceclResult_t open_regions(const struct work *work, struct addresses range
 static ceclResult_t import_all(const struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
-    struct addresses beside = {
-        0}; /* the adjacent regions that are imported but not open yet, by the peer's addresses */
+    const bool reserved = work->import->reserved; /* a whole import may be closed and freed */
+    /* the adjacent regions that are imported but not open yet, by the peer's addresses */
+    struct addresses beside = {0};
     ceclResult_t result = ceclSuccess;
     char words[CECL_MESSAGE_BYTES];
     for (uint32_t i = 0, f = 0; i < message->count && result == ceclSuccess; i++) {
         struct cecl_region_export *exported = &message->regions[i];
         exported->fd = exported->kind == CECL_REGION_FILE ? fds[f++] : -1;
-        if (work->import->reserved && beside.high != exported->base) {
+        if (reserved && beside.high != exported->base) {
             result = open_regions(work, beside);
             beside = addresses_of(exported->base, 0);
         }
         if (result == ceclSuccess)
             result = import_region(work, exported);
-        if (result == ceclSuccess && work->import->reserved)
+        if (result == ceclSuccess && reserved)
             beside.high += exported->bytes;
     }
     cecl_keep_message(words);

@@ -220,9 +220,9 @@ static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeti
     if (meetings->nfailures == CECL_MEETING_FAILURES) {
         struct cecl_meeting_failure *end = meetings->failures + --meetings->nfailures,
                                     *gone = meetings->failures;
-        while (gone < end && !are_within(&gone->owed, &failure->owed))
+        while (gone <= end && !are_within(&gone->owed, &failure->owed))
             gone++;
-        gone = gone < end ? gone : meetings->failures;
+        gone = gone <= end ? gone : meetings->failures;
         memmove(gone, gone + 1, (size_t)(end - gone) * sizeof(*gone));
     }
     meetings->failures[meetings->nfailures++] = *failure;

@@ -1,4 +1,4 @@
-/* Prints a plan in words, for CECL_DEBUG=plan and for people. There is one line for each step. */
+/* Prints a plan in words, for CECL_DEBUG=plan and for people. Each step begins a line. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -59,7 +59,7 @@ static void print_turn(const struct cecl_step *step, FILE *out)
         fprintf(out, "wait for rank %u: bits", step->peer);
     else
         fprintf(out, "signal all ranks: bits");
-    for (int bit = 0; bit < 16; bit++)
+    for (int bit = 0; bit < 5; bit++) /* above these is the call's number */
         if (step->phase >> bit & 1)
             fprintf(out, " %d", bit);
     fputc('\n', out);
