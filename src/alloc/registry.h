@@ -35,8 +35,8 @@ struct cecl_leaving_window {
     uint32_t last_use; /* as in struct cecl_window */
 };
 
-/* A peer's window, as this rank has opened it. Kept plans and the list of the peer's windows hold references to the
- * import. Its memory may be closed before the last reference is given back. */
+/* A peer's window, as this rank has opened it. Kept plans, ceclWindow_t and the list of the peer's windows hold
+ * references to the import. Its memory may be closed before the last reference is given back. */
 struct cecl_import;
 
 #define CECL_IMPORT_LISTS 16

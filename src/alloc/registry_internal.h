@@ -1,5 +1,5 @@
 /* What the files of the registry share: registry.c (this rank's windows), registry_settle.c (making and settling them),
- * registry_peers.c (how calls use peers' windows) and registry_import.c (importing peers' windows). */
+ * registry_peers.c (how calls use peers' windows), registry_import.c (importing them) and registry_process.c. */
 #ifndef CECL_ALLOC_REGISTRY_INTERNAL_H
 #define CECL_ALLOC_REGISTRY_INTERNAL_H
 
@@ -77,13 +77,13 @@ struct cecl_import {
     struct imported *blocked;
     uint64_t refused;
     uint64_t weight; /* how many bytes registry_note_dropped has counted for this import */
-    _Atomic uint32_t references; /* references held by the peer's list and by kept plans */
+    _Atomic uint32_t references; /* held by the peer's list, kept plans and ceclWindow_t */
     ceclResult_t failed;         /* why a region is missing; from then on no region is imported */
     char words[CECL_MESSAGE_BYTES];
     struct cecl_import *next;
 };
 
-/* The import of the window with this number, or NULL. The caller holds the lock, or is the worker. */
+/* The import of the window with this number, or NULL. The caller holds the lock. */
 struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number);
 
 /* A range of addresses. */
@@ -115,7 +115,7 @@ static inline struct addresses addresses_of_blocks(struct addresses range)
  * caller holds the lock. */
 bool registry_is_in_use(const struct cecl_registry *registry, const struct cecl_import *import);
 /* Takes the import *at out of its list. From then on calls may not use the import's memory. The caller holds the
- * lock. */
+ * lock, or closes the registry. */
 struct cecl_import *registry_take_import(struct cecl_import **at);
 /* Closes the memory of an import that is out of its list, and gives back the list's reference. */
 void registry_close_import(struct cecl_registry *registry, struct cecl_import *import);

@@ -263,7 +263,7 @@ void registry_note_closed(uint64_t weight)
     atomic_fetch_sub(&dropped, weight);
 }
 
-/* Closes dropped imports once the GPU has no work. Returns false, and closes none, if the GPU had work for too long. */
+/* Closes dropped imports once the GPU has no work. Returns false, and closes none, unless the GPU ended in time. */
 static bool close_dropped(struct cecl_registry *by, struct patience patience)
 {
     struct search search = {.takes = true};

@@ -150,7 +150,7 @@ ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused,
     return result == ceclSuccess ? ceclSuccess : cecl_fail_with(result, why);
 }
 
-/* Finds the calling thread's current GPU, because the join runs on another thread, which has none. */
+/* Finds the calling thread's current GPU, because the join may run on a thread that has none. */
 static ceclResult_t settle_gpu(struct cecl_resolved *config, int rank)
 {
     struct cecl_gpu_id gpu;

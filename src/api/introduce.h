@@ -14,7 +14,7 @@ struct cecl_hello {
     uint64_t magic;
     int32_t version, nranks, rank;
     struct cecl_invitation invitation;
-    uint64_t host;      /* equal for ranks that reach each other's abstract Unix sockets */
+    uint64_t host;      /* the number of the rank's host: see find_host() */
     int32_t few_queues; /* see has_few_queues() in introduce.c */
     int32_t status;     /* ceclResult_t of the rank; after an error `text` has its message */
     struct cecl_resolved config;

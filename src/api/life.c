@@ -7,8 +7,7 @@
 #include "util/clock.h"
 #include "util/log.h"
 
-#define TEARDOWN_MS \
-    30000 /* most ms for which ceclCommDestroy waits, if the communicator has no time limit */
+#define TEARDOWN_MS 30000 /* ceclCommDestroy's time limit, if the communicator has none */
 
 /* ---- questions */
 

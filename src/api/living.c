@@ -25,7 +25,7 @@ static bool is_healthy(ceclComm_t comm)
            atomic_load(&comm->async_result) == ceclSuccess && !atomic_load(&comm->gave_pointers);
 }
 
-/* Whether all calls of the communicator are done; if they are, notes how many calls that is. Reads each target only
+/* Whether all calls of the communicator are done; if they are, notes the value of `done`. Reads each target only
  * once, because another thread may begin or give up a call meanwhile. */
 static bool look(ceclComm_t comm)
 {

@@ -1,5 +1,5 @@
 /* ceclCommSplit and ceclCommShrink. Both find out which ranks are members of the new communicator; then the members
- * join as in init.c. In a split, members exchange their introductions over the parent's mesh. In a shrink this mesh may
+ * join as in init.c. In a split on one host they use the parent's mesh for this. In a shrink this mesh may
  * be broken, so members meet in the parent's shared memory. */
 #include <stdlib.h>
 #include <string.h>

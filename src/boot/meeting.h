@@ -19,7 +19,7 @@
 struct cecl_meeting_failure {
     int64_t at; /* where the log has its event */
     struct cecl_rank_set failed,
-        owed; /* failed: the ranks whose calls the failure ended. owed: listed ranks that had not come */
+        owed; /* failed: the ranks whose calls the failure ended. owed: ranks that had not come */
 };
 
 /* A communicator's meetings, as far as one rank has read the log. */
@@ -33,7 +33,7 @@ struct cecl_meetings {
     int nfailures;
 };
 
-/* log    a memory file that all ranks append to (cecl_memory_make); the caller closes it after cecl_meetings_close
+/* log    a memory file that all ranks append to (cecl_memory_make); the caller closes it
  * start  where the log begins in the file: a multiple of CECL_MEMORY_UNIT, but not 0; equal on all ranks */
 ceclResult_t cecl_meetings_open(struct cecl_meetings *meetings, int log, size_t start, int rank,
                                 int nranks);

@@ -26,7 +26,7 @@ struct cecl_invitation {
  * late rank itself waits for a third rank, it soon times out too and names the third rank (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
-/* Fails if this process may not open as many descriptors as `nranks` ranks in it need for their meshes. Local. */
+/* Fails if this process may not open as many descriptors as `nranks` ranks in it need. Local. */
 ceclResult_t cecl_mesh_check_limit(int nranks);
 
 /* A memory that all ranks share, and that ranks can use even if the mesh is broken or closed. The memory has numbered

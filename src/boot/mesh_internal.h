@@ -75,7 +75,7 @@ struct cecl_mesh {
     _Atomic bool interrupted; /* waits of exchanges and posts must end */
     struct cecl_vote
         broken; /* why an exchange failed midway, if one did; then no more exchanges are possible */
-    pthread_mutex_t lock;    /* held while this rank writes into its row how it ends */
+    pthread_mutex_t lock;    /* held while this rank writes into its row why it gives up */
     struct pollfd *polls;    /* [nranks + 1], for the thread that watches */
     struct cecl_vote *votes; /* [nranks], for cecl_mesh_agree */
     /* [nranks] descriptors that become readable once the peer's process has ended; -1: the peer is in this process, or

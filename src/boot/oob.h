@@ -1,8 +1,8 @@
 /* How ranks that share nothing yet find each other ("out of band"): one all-gather of a few bytes, by which each rank
  * introduces itself to all. Everything after that goes over the mesh or, with several hosts, over lines (below).
  *
- * Each way to do this is a struct cecl_oob: TCP with a unique id (tcp.c), the caller's callbacks (api/init.c), or a
- * meeting (api/init.c, api/split.c). */
+ * Each way to do this is a struct cecl_oob: TCP with a unique id (tcp.c), the caller's callbacks (api/init.c), a
+ * meeting, or the parent (api/init.c, api/split.c). */
 #ifndef CECL_BOOT_OOB_H
 #define CECL_BOOT_OOB_H
 
@@ -48,8 +48,8 @@ void cecl_lifeline_close(struct cecl_lifeline *line);
  * ceclTimeout at the deadline. ceclRemoteError if a rank, or the root, has ended or given up. */
 ceclResult_t cecl_lifeline_gather(struct cecl_lifeline *line, const void *send, void *recv,
                                   size_t bytes, int64_t deadline, const _Atomic bool *ended);
-/* Succeeds if `mine` is ceclSuccess on all ranks. Otherwise all fail with the result and the message of the first rank
- * that failed. Collective. */
+/* Succeeds if `mine` is ceclSuccess on all ranks. Otherwise returns `mine` if that is an error, else the first failed
+ * rank's result and message. Collective. */
 ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, int64_t deadline,
                                  const _Atomic bool *ended);
 

@@ -30,7 +30,7 @@ static uint32_t count_rows(const struct cecl_plan *plan)
 
 /* Lays the arrays out one behind the other from `at` on, and returns how many bytes they take. A
  * step, or a write of `done`, needs at most two operations or copies, two commands (if a step has
- * copies of both kinds), and two cells. A kernel that exchanges flags needs three cells at most. */
+ * copies of both kinds), and three cells. */
 static size_t lay_out(struct cecl_bound *bound, const struct cecl_plan *plan, char *at)
 {
     const size_t nsteps =

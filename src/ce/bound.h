@@ -27,7 +27,7 @@ struct cecl_command {
     uint32_t phase;        /* FLAGS */
 };
 
-/* Both ends of a message, as addresses of this rank. */
+/* Both ends of a message or one-sided copy, as addresses of this rank. */
 struct cecl_ends {
     void *here, *there;
 };
@@ -54,7 +54,7 @@ struct cecl_bound {
     void *memory;           /* -- end of the arrays -- */
     uint32_t steps, copies; /* how many steps and copies of a plan have room in `memory` */
     int nlanes;             /* highest lane of a command, plus 1 */
-    /* in a plan of messages, both ends of each message; NULL: places come from `told` */
+    /* both ends of each message or one-sided copy; NULL: places come from `told` */
     const struct cecl_ends *ends;
     /* the values of cells with CECL_CELL_GIVEN, set when the plan is issued */
     const uint64_t *given;

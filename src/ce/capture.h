@@ -2,8 +2,8 @@
  * fixed values, so a graph may run it any number of times.
  *
  * All steps are on the main lane, in the order of the original plan. Every plan works in that order even on one lane,
- * because lanes may share one hardware queue. In place of epochs, each rank has one word, which all peers read
- * (CECL_COUNTER_TURN, flags/turns.h). The phases of both lanes become phases 1 to n of this word. All ranks signal them
+ * because lanes may share one hardware queue. In place of epochs, each rank has words that all peers read
+ * (TURN and CALL, flags/turns.h). The phases of both lanes become phases 1 to n of TURN. All ranks signal them
  * in the same order, on one lane, so a wait for a phase is also a wait for all phases before it. Each wait is for the
  * phase that was signalled last. A signal is left out if the next signal comes before any wait.
  *
@@ -30,7 +30,7 @@
  * alike. Frees the plan on failure.
  *
  * number  the call's number among the communicator's captured calls. Equal on all ranks, and not 0.
- *         (0 if the plan has no phases: then only this rank makes the call.) */
+ *         (0 for copies within this rank.) */
 ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets, uint32_t number);
 
 #endif

@@ -86,8 +86,8 @@ void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
                              ceclStream_t stream, const struct cecl_capture *capture,
                              bool *started);
-/* Whether the latest call, or launch of a graph, is done. Returns ceclSuccess if so, ceclInProgress
- * if not. */
+/* From the first captured call on: whether the latest call, or launch of a graph, is done. Returns ceclSuccess if so,
+ * and before the first captured call; otherwise ceclInProgress. */
 ceclResult_t cecl_engine_query(const struct cecl_engine *engine);
 
 /* The report of ceclExplain on a plan. */

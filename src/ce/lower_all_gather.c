@@ -6,7 +6,7 @@
  *     pull:  | my block -> my block r (out of place)
  *            | barrier 1 | block p of each peer p -> my block p | barrier 2 |
  *
- *     where a local copy is large enough, it goes on the side lane, at the same time as the rest;
+ *     in a push a local copy that is large enough goes on the side lane, at the same time as the rest;
  *     the main lane waits for the side lane before barrier 2
  *
  *     push, without a local copy (which would run on SMs, or be slower), where some rank is out of

@@ -106,8 +106,8 @@ static void add_copy(struct cecl_plan *plan, const struct cecl_message *m, uint3
 }
 
 /* Adds the copies that this rank makes, on a lane for each peer, or on the main lane if there is a single peer or a
- * graph captures the group. The messages from or to one group of a peer share one wait and one batch of copies. Returns
- * the number after the last lane that was taken. */
+ * graph captures the group. The messages from or to one group of a peer share one batch of copies, behind all their
+ * waits. Returns the number after the last lane that was taken. */
 static int add_lanes(struct cecl_plan *plan, const struct cecl_message *messages, uint32_t n,
                      const uint32_t *order)
 {

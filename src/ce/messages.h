@@ -22,8 +22,8 @@ struct cecl_message {
 #define CECL_MESSAGE_GIVEN 6u /* how many values are given for a captured message */
 
 /* Makes the plan of a group in `plan`, which must be an initialized plan. Message i is part i of the plan. Pure.
- * Allocates only if no earlier group in `plan` had as many messages. No message may have this rank itself as its peer.
- * Messages with the same role and peer must be in the order of their numbers.
+ * Allocates only if no earlier group in `plan` had as many steps and copies. No message may have this rank itself as
+ * its peer. Messages with the same role and peer must be in the order of their numbers.
  *
  * order  [count] room for the messages that this rank moves, lane by lane */
 ceclResult_t cecl_lower_messages(const struct cecl_message *messages, uint32_t count,

@@ -154,8 +154,7 @@ static ceclResult_t make_order(struct cecl_engine *engine)
     return result;
 }
 
-/* Adds the call to the graph that the stream captures. Only the first captured call changes the engine: it makes the
- * events. */
+/* Adds the call to the graph that the stream captures. The first captured call makes the events. */
 static ceclResult_t add_to_graph(struct cecl_engine *engine, const struct cecl_bound *bound,
                                  ceclStream_t stream, const struct cecl_capture *capture,
                                  bool *started)

@@ -22,7 +22,7 @@
 
 #define CECL_COMM_MAGIC 0x6365636cu
 
-/* Settings, combined from configuration and environment. A negative value stands for the device's default. */
+/* Settings, combined from configuration and environment. A negative size stands for the device's default. */
 struct cecl_resolved {
     int32_t device;      /* ceclDevice_t */
     int32_t cuda_device; /* ordinal or CECL_CUDA_DEVICE_...; may differ between ranks */
@@ -48,7 +48,7 @@ struct cecl_watch {
     bool running;
     _Atomic bool stop;
     pthread_mutex_t lock; /* held while a failed communicator is released */
-    bool told, silenced;  /* peers were notified; this rank's signals no longer end their waits */
+    bool told, silenced;  /* peers were notified; cecl_flags_silence has succeeded */
     bool complained;      /* the user was warned that the driver holds up the release */
     /* when waits began: of collectives, of collectives while the driver does not answer, and of captured calls */
     struct cecl_clock flags, blind, turns;
@@ -128,7 +128,7 @@ struct ceclComm {
     struct {
         ceclComm_t next;
         bool is_idle;          /* when the process began to end, all calls were done */
-        uint32_t word, calls;  /* at that time: the last call's value of `done`; how many calls */
+        uint32_t word, calls;  /* at that time: the main lane's epoch; the value of `done` */
         uint64_t one_sided;    /* at that time: how many one-sided calls */
     } living;                  /* an entry of living.c's list */
     _Atomic uint32_t captured; /* captured calls whose graphs still exist */
@@ -251,8 +251,8 @@ void cecl_comm_compare_calls(ceclComm_t comm);
 /* Fails the communicator if the kernel of a small call gave up, or if rows of an ended call did not fit. Returns the
  * asynchronous error, or success. */
 ceclResult_t cecl_comm_hear_kernels(ceclComm_t comm);
-/* Whether no work of this communicator is pending. A graph is pending from its launch until its last captured call has
- * ended. The caller must be inside the communicator, or be ending it. */
+/* Whether no work of this communicator is pending. On one host a launched graph is pending until its last captured call
+ * has ended. The caller must be inside the communicator, or be ending it. */
 bool cecl_comm_is_done(ceclComm_t comm);
 /* Takes the `result` of an exchange over the mesh or over the line to the root. If the exchange was cut off, no further
  * exchange is possible: fails the communicator, and returns its error. Otherwise returns `result`. */

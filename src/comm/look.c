@@ -1,4 +1,4 @@
-/* One look of the watchdog. Each kind of wait has its own code to find who is late and since when. One code for all
+/* One look of the watchdog. Three functions find who is late and since when. One code for all
  * kinds publishes the late ranks, blames them and fails the communicator. */
 #include "comm/comm.h"
 
@@ -195,8 +195,7 @@ static const char *const names[KINDS] = {[COLLECTIVES] = "a call",
                                          [CAPTURED_MESSAGES] = "a graph that was launched",
                                          [CAPTURED_CALLS] = "a graph that was launched"};
 
-/* Describes pending messages. Names the peer if it is the only late rank. If several messages wait, names the call that
- * was enqueued last, because that call ends last. */
+/* Describes pending messages: one with its peer; of several, the call enqueued last, which ends last. */
 static void say_message(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
 {
     const bool sends = (found->row - CECL_ROW_READY) % CECL_ROLES == CECL_RECEIVER;

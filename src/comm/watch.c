@@ -132,7 +132,7 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
     const int64_t start = cecl_now_ms();
     while (!cecl_comm_is_done(comm)) {
         /* After an error the watchdog ends the waits of pending calls. A caller without a deadline gets the error at
-         * once; it then waits for these calls in a second call, with a deadline. */
+         * once; ceclCommDestroy waits for these calls. */
         if (deadline == CECL_NO_DEADLINE)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)

@@ -105,7 +105,7 @@ ceclResult_t cuda_granularity(struct cuda_device *cuda, size_t *bytes);
 ceclResult_t cuda_access(struct cuda_device *cuda, CUdeviceptr at, size_t bytes);
 
 /* cuda_own.c */
-/* Refuses a stream that captures. Uses the only query of the driver that does not invalidate a capture. */
+/* Refuses a stream that captures. Asks by a query that does not invalidate a capture. */
 ceclResult_t cuda_refuse_capture(struct cuda_device *cuda, CUstream stream);
 /* Destroys the streams that are left, without waiting. The caller has made the context current. Returns false if work
  * is pending on one of the streams. */

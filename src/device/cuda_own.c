@@ -61,7 +61,7 @@ ceclResult_t cuda_stream_create(struct cecl_device *dev, bool urgent, ceclStream
     CUDA_RETURN_BESIDE(cuda, dev, create(cuda, urgent, stream));
 }
 
-/* A stream leaves the list only when its work is done, so that a drain waits for that work. This function holds the
+/* The stream stays in the list during the wait for its work, so that a drain waits, too. This function holds the
  * lock while it removes and destroys the stream, so that a drain never queries a destroyed stream. */
 static ceclResult_t destroy(struct cuda_device *cuda, CUstream stream)
 {

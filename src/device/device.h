@@ -167,10 +167,10 @@ struct cecl_device_ops {
 
     /* Finds the region that holds the byte at `ptr`. For memory that copies can use but that cannot be shared with
      * peers, returns ceclSuccess and the kind NONE. On CUDA that is memory of stream-ordered pools, and memory whose
-     * handle cannot be exported as a file descriptor. On the host it is all memory except shared mappings of unsealed
-     * files that this process holds open for reading and writing. A shared mapping is one region, even if parts of it
-     * are unmapped or cannot be accessed. Refuses what check_pointer refuses; messages call the argument "buffer".
-     * Takes several calls of the driver or the system. */
+     * handle cannot be exported as a file descriptor. On the host it is all memory except shared mappings of files not
+     * sealed against writing that this process holds open for reading and writing. A shared mapping is one region, even
+     * if parts of it are unmapped or cannot be accessed. Refuses what check_pointer refuses; messages call the argument
+     * "buffer". Takes several calls of the driver or the system. */
     ceclResult_t (*region_find)(struct cecl_device *dev, const void *ptr,
                                 struct cecl_region *region);
     /* Sets *id to a number for the memory at `ptr`; 0 if there is no memory. While the id is unchanged, a region that
@@ -212,7 +212,7 @@ struct cecl_device_ops {
     ceclResult_t (*region_access)(struct cecl_device *dev, void *addr, size_t bytes);
     /* Undoes region_import, which returned `addr`. exported->fd is not used. On CUDA, closing a HANDLE waits for all
      * work of the GPU, even for work that is enqueued meanwhile, and holds up copies of other threads. So only threads
-     * of the program call this, after `quiet`. */
+     * of the program call this, usually after `quiet`. */
     void (*region_close)(struct cecl_device *dev, const struct cecl_region_export *exported,
                          void *addr);
 

@@ -4,7 +4,7 @@
 #include "util/clock.h"
 
 #define FIRST_PAUSE_US 20
-#define LAST_PAUSE_US 1000 /* pauses grow up to this, because ranks may share few cores */
+#define LAST_PAUSE_US 1000 /* pauses grow to this or a little more: ranks may share few cores */
 
 ceclResult_t cecl_drain(struct cecl_device *dev, cecl_count_busy_fn count_busy, int64_t deadline)
 {

@@ -22,7 +22,7 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
     return ceclSuccess;
 }
 
-/* Ignores batch->captured: a stream of this device knows whether it captures. */
+/* Ignores `captured`: a stream of this device knows whether it captures. */
 ceclResult_t host_row_copies(struct cecl_device *dev, ceclStream_t handle,
                              const struct cecl_row_copy *copies, size_t count, bool captured)
 {

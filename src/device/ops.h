@@ -10,8 +10,8 @@
 
 /* -- drain.c: how each device waits for its own streams, with a deadline -- */
 
-/* Adds to *busy the number of the device's own streams that hold unfinished work. Leaves out a
- * stream that cannot be queried, and returns its error. */
+/* Adds to *busy the number of the device's own streams that hold unfinished work. If a stream
+ * cannot be queried, returns its error. */
 typedef ceclResult_t (*cecl_count_busy_fn)(struct cecl_device *dev, size_t *busy);
 
 /* Polls until no stream is busy; returns count_busy's last result. ceclTimeout at `deadline`. */

@@ -1,7 +1,7 @@
 /* The table of words for which streams of this rank wait, in memory of the host: words of messages (ceclSend and
  * ceclRecv), of signals (ceclPutSignal, ceclSignal, ceclWaitSignal), and of messages that graphs capture.
  *
- * The table has a row for each counter of such words. A row has a word for each peer, which only that peer writes
+ * The table has a row for each counter of such words. A row has a word for each peer, which that peer writes
  * (alloc/hosted.h). For this rank's own host, the table also says for each word: the value for which a stream waits
  * now; the value for which the latest enqueued wait waits; and when the present wait began. So the watchdog learns
  * without the driver who is late and for how long, and it ends the waits of all rows by the same code. A stream writes

@@ -113,11 +113,12 @@ struct cecl_flags {
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
     /* for captured calls, see turns.h: the number of the last call; how often a wait for a number was released */
     _Atomic uint32_t numbered, tries;
-    uint32_t *replay; /* host-visible: whether captured calls without phases run; see turns.h */
+    uint32_t *
+        replay; /* host-visible: whether captured calls run whose signals do not show it; see turns.h */
 };
 
 /* Fills in the rows of the table of counters for the flags of both lanes (their words begin at `rows`), for the slots
- * and for `done`. flags->done must be allocated. */
+ * and for `done`. */
 void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart);
 
 /* Collective. Takes flags, pads and the table of slices from the pool, and checks that copied flags arrive.
@@ -281,7 +282,7 @@ void cecl_pads_describe(const struct cecl_flags *flags, ceclDeviceComm_t *dc);
  * function is enough. */
 ceclResult_t cecl_pads_end(const struct cecl_flags *flags);
 
-/* The word that is not 0 once the communicator has failed. */
+/* The word that is not 0 once the communicator has failed or ended. */
 uint32_t *cecl_pads_ended(const struct cecl_flags *flags);
 /* The word in which kernels of a lane count their blocks: see struct cecl_meeting. */
 uint32_t *cecl_pads_leaving(const struct cecl_flags *flags, int lane);

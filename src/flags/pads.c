@@ -4,7 +4,7 @@
  *     [signals][nranks]  words of signals
  *     1                  the word that ends all waits
  *     1 for each lane    the word in which cecl's own kernels count their blocks
- *     1 for each kind    the number of captured calls that are one kernel
+ *     1 for each kind    the captured calls so far that are one kernel (a reduction counts 2)
  *     [nranks]           words by which the kernels of those calls wait for each other
  *     1                  the number of calls by splits on the device
  *

@@ -32,8 +32,8 @@ struct cecl_turns_told cecl_turns_told(const struct cecl_flags *flags, int kind,
     return (struct cecl_turns_told){(uint32_t)word, (uint32_t)(word >> 32)};
 }
 
-/* `replay` shows whether a call without phases runs. A call with phases runs until this rank has signalled the last
- * phase. */
+/* `replay` shows whether a call runs whose signals do not show it. A call with phases runs until this rank has
+ * signalled the last phase. */
 bool cecl_turns_run(const struct cecl_flags *flags)
 {
     const uint32_t state = cecl_word_read(flags->replay);

@@ -32,9 +32,9 @@
  * rank: the count, and in the upper half the call's number among the captured calls. A peer whose count is lower than
  * this rank's is behind.
  *
- * One more word, flags->replay, tells this rank's host whether a captured call without phases is running: one kernel,
- * messages, or a call of a communicator of one rank. All captured calls of a communicator run one after the other, so
- * one such word is enough for all graphs.
+ * One more word, flags->replay, tells this rank's host whether a captured call is running whose signals do not show it:
+ * one kernel, messages, a call of one rank, or one that does not begin and end with a signal. All captured calls of a
+ * communicator run one after the other, so one such word is enough for all graphs.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_TURNS_H
@@ -86,8 +86,8 @@ static inline uint64_t *cecl_turns_counts(const struct cecl_flags *flags, int ho
 
 /* ---- reading the words */
 
-/* What this rank knows of rank `writer`'s latest captured call of this kind: how many calls of the kind there were, and
- * the call's number among all captured calls. */
+/* What this rank knows of rank `writer`'s latest captured call of this kind: the calls of the kind so far (a reduction
+ * counts 2), and the call's number among all captured calls. */
 struct cecl_turns_told {
     uint32_t count, number;
 };
@@ -109,7 +109,7 @@ static inline uint32_t cecl_turns_call_of(const struct cecl_flags *flags, int ra
     return cecl_word_read(cecl_flags_word(flags, rank, rank, CECL_COUNTER_CALL));
 }
 /* Whether a captured call is running, according to the words that streams write. A launched graph counts only once its
- * first call has signalled its first phase. */
+ * first call has signalled its first phase, or has set `replay`. */
 bool cecl_turns_run(const struct cecl_flags *flags);
 
 /* release.c. Ends the waits of captured calls, without the driver: sets all bits of phases in the peers' TURN, and

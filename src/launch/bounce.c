@@ -11,7 +11,7 @@ struct cecl_bounce {
     char *base;
     size_t bytes;
     struct cecl_mem mem;
-    /* a larger buffer has replaced this one; calls that are not enqueued yet may still use this one */
+    /* a newer buffer has replaced this one; calls that are not enqueued yet may still use this one */
     bool replaced;
     uint32_t last_use; /* value of `done` after its last use; set once no lease is left */
     struct cecl_bounce *next;

@@ -107,7 +107,8 @@ static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool gro
 }
 
 /* In place, the input lies in recvbuff, and is copied to the bounce buffer before the call. Some calls have a sendbuff
- * even in place, and need no such copy: a rooted call on its root, and calls whose layout differs between ranks. */
+ * even in place, and need no such copy: ceclGather and ceclScatter on the root, and calls whose layout differs between
+ * ranks. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index)
 {
     ceclComm_t comm = launch->comm;

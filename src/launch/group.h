@@ -14,7 +14,7 @@ struct cecl_group {
     uint32_t ncalls;          /* how many calls were made in the group, including refused ones */
     uint32_t failed_call;     /* the number of the first refused call; 0: none */
     const char *failed_name;  /* the function of that call */
-    /* joins that wait for the group's end (api/init.c); freed when the thread ends */
+    /* joins that wait for the group's end (api/init.c); freed then, or when the thread ends */
     struct cecl_join *joins;
     void (*free_joins)(struct cecl_join *joins);
 };

@@ -6,8 +6,8 @@
  * with a bounce buffer, with another window or with a layout from peers, a new description is derived from the first
  * one.
  *
- * Launches come from their communicator's store (store.c) and go back to it. A launch for which a program was made is
- * kept instead (plan.c): later launches that are equal to it run its program. */
+ * Launches come from their communicator's store (store.c) and go back to it. Most launches for which a program was
+ * made are kept instead (plan.c): later launches that are equal to one run its program. */
 #ifndef CECL_LAUNCH_LAUNCH_H
 #define CECL_LAUNCH_LAUNCH_H
 

@@ -37,7 +37,7 @@ struct cecl_messenger {
     uint64_t group;  /* number of the group that is being posted; if captured, the group's ticket */
     /* [CECL_ROLES][nranks] how many messages the group that is being made has, by role and peer */
     uint32_t *counts;
-    ceclStream_t *lanes; /* [nlanes] streams of the communicator, which all plans use */
+    ceclStream_t *lanes; /* [nlanes] streams of the communicator, which plans of messages use */
     int nlanes;
 };
 
@@ -82,8 +82,8 @@ ceclResult_t cecl_once_bind(ceclComm_t comm, const struct cecl_ends *ends);
 
 /* Makes a launcher. Returns false without host memory. */
 bool cecl_launcher_new(ceclComm_t comm);
-/* Opens the places, the posts and the counters of messages. comm->shared must be open, and if there are peers, also
- * comm->hosted. All ranks must call this before any rank makes a call. Local. */
+/* Opens the places, the posts and the counters of messages. comm->shared must be open. All
+ * ranks must call this before any rank makes a call. Local. */
 ceclResult_t cecl_launcher_open(ceclComm_t comm);
 /* Frees the launcher, unless work is pending (`drained` is false). The device must still be open. */
 void cecl_launcher_free(ceclComm_t comm, bool drained);

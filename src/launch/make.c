@@ -69,7 +69,7 @@ ceclResult_t cecl_launch_check(struct cecl_launch *launch)
     return cecl_launch_reserve_told(launch);
 }
 
-/* Makes all checks that need no peer. */
+/* Makes all checks of the launch. */
 static ceclResult_t check_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -226,8 +226,8 @@ static ceclResult_t give_up_all(const struct cecl_launches *all)
 }
 
 /* The steps, in order. What can be refused is checked before peers learn of a launch, and before anything is enqueued.
- * The places of all launches are published before any launch waits for its peers. Calls that NCCL makes take only the
- * first step. */
+ * The places of all launches are published before any launch waits for its peers' places. Calls that NCCL makes take
+ * only the first step. */
 static ceclResult_t (*const steps[])(struct cecl_launches *all, struct cecl_launch *launch) = {
     check_launch, tell_launch, prepare_launch, issue_launch};
 

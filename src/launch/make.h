@@ -40,7 +40,7 @@ void cecl_launches_compare(struct cecl_launches *all);
 /* Carries out the launches, or gives them up. If all->failed is an error already, only tells the peers. */
 ceclResult_t cecl_launches_make(struct cecl_launches *all);
 
-/* Refuses a launch that this rank must not make. Local: cecl_launches_compare tells the peers of a refusal. */
+/* Refuses a launch that this rank must not make. cecl_launches_compare tells the peers of a refusal. */
 ceclResult_t cecl_launch_check(struct cecl_launch *launch);
 /* Refuses calls whose buffers lie in the wrong places, for example outside windows. */
 ceclResult_t cecl_launch_check_buffers(struct cecl_launch *launch);

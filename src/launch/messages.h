@@ -4,7 +4,7 @@
  * it advances no epoch. A lone message, or the messages of a group, are a launch with steps of their own:
  *
  *     check   Makes all checks that may refuse a message. Waits only while a peer has no room for the
- *             messages, because it is hundreds of messages behind.
+ *             messages, because its ring of posts is full.
  *     post    Tells the peers where the buffers lie (alloc/posts.h), and finds out for each message which
  *             rank came second. From here on peers rely on the messages.
  *     meet    Only if a graph captures the messages: waits until the peers have posted, so that both ranks

@@ -1,9 +1,9 @@
 /* One-sided calls: copies to and from windows that ranks share, signals, and waits for signals.
  *
- * A one-sided call is not a launch. Only its stream orders it among other calls. This rank tells peers nothing about
- * it, and no peer's host takes part in it. It is lowered, bound and issued at once. Each stream has a line, a word that
- * counts the stream's one-sided calls that are done (flags/lines.c). A call is pending until this word has counted
- * it. */
+ * A one-sided call is not a launch. Its stream and signals order it among other calls. This rank tells peers nothing
+ * about it, and no peer's host takes part in it. It is lowered, bound and issued at once. Each stream has a line, a
+ * word that counts the stream's one-sided calls that are done (flags/lines.c). A call is pending until this word has
+ * counted it. */
 #ifndef CECL_LAUNCH_ONE_SIDED_H
 #define CECL_LAUNCH_ONE_SIDED_H
 

@@ -37,8 +37,8 @@ ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm);
 /* If call `index` has a private recvbuff and peers may write to it, derives a call with a bounce buffer, and lists in
  * launch->leases the copies that this rank must make. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index);
-/* Chooses the buffer from which peers that come later fetch: a bounce buffer if sendbuff is private, else
- * call->send. */
+/* Chooses the buffer from which peers that come later fetch: a bounce buffer if sendbuff is private (not of
+ * a reduction), else call->send. */
 ceclResult_t cecl_carry_lend(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer *lent);
 /* Adds a copy, before the call, from sendbuff to the bounce buffer `lent`, from which peers that came later fetch. */

@@ -17,9 +17,9 @@ struct cecl_nccl_comm {
     /* -- written before the life is READY -- */
     /* cecl's communicator over the same ranks; NULL: NCCL makes all calls */
     ceclComm_t ours;
-    ceclLimits_t limits;           /* limits of `ours`; limits.smPolicy: the policy of `ours` */
+    ceclLimits_t limits;           /* limits of `ours`; limits.smPolicy: the policy of calls */
     enum cecl_nccl_reason reason;  /* why `ours` is NULL; otherwise NO_REASON */
-    struct cecl_nccl_learn *learn; /* see learn.c; NULL: the built-in table decides */
+    struct cecl_nccl_learn *learn; /* see learn.c; NULL: no trials */
     /* [nranks] words by which ranks agree (agree.c); NULL: there are none */
     _Atomic(struct cecl_nccl_words *) words;
     uint64_t drawn;       /* a random number, equal on all ranks */
@@ -81,8 +81,8 @@ static inline ncclComm_t cecl_nccl_wish_handle(const struct cecl_nccl_wish *wish
 }
 
 /* Makes a cecl communicator for each new NCCL communicator. Collective over the ranks of each communicator, blocking.
- * Each is made on all of its ranks or on none. If on none, its entry says why, and the result is ncclSuccess. Returns
- * an error only if ranks could not agree. Closes the meetings. */
+ * Each is made on all of its ranks or on none. If on none, its entry says why, and the result is ncclSuccess. Errors:
+ * ranks could not agree; no memory or thread. Closes the meetings. */
 ncclResult_t cecl_nccl_comms_make(const struct cecl_nccl_wish *wishes, int count);
 
 /* Like cecl_nccl_comms_make, but for a communicator that NCCL makes in the background. Does not wait: a new thread
@@ -107,8 +107,7 @@ void cecl_nccl_birth_forget(ncclComm_t parent);
 /* Makes a cecl communicator for `comm`. Collective over the ranks of `comm` that meet. Either all ranks get one in
  * their `entry`, or no rank does, and then all ranks that meet have the same entry->reason. Closes the meeting. Returns
  * an error only if ranks could not agree. in_background: NCCL makes `comm` in the background, so this function first
- * waits for NCCL. Once the life of the entry is GIVING_UP, this function stops using `comm` and soon returns an
- * error. */
+ * waits for NCCL. Once the life of the entry is GIVING_UP, this function stops using `comm` and soon returns. */
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             bool in_background, struct cecl_nccl_meeting *meeting);
 

@@ -49,7 +49,7 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
     return CECL_NCCL_NO_REASON;
 }
 
-/* For CECL_NCCL=auto without trials: NO_GAIN, unless the table says that cecl is faster. */
+/* For CECL_NCCL=auto: NO_GAIN, unless the table says that cecl is faster. */
 static enum cecl_nccl_reason reason_of_table(const struct cecl_nccl_process *process,
                                              const struct cecl_nccl_call *call,
                                              const struct cecl_nccl_comm *comm,
@@ -137,8 +137,8 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call)
     return ceclInvalidUsage;
 }
 
-/* CECL_NCCL=strict refuses calls that only move data and go to NCCL. Exceptions: if a rank does not exist, NCCL
- * itself refuses the call; if policies differ, all ranks pass all calls to NCCL. */
+/* CECL_NCCL=strict refuses calls that only move data and go to NCCL. Exceptions: empty calls; if a rank does not exist,
+ * NCCL itself refuses the call; if policies differ, all ranks pass all calls to NCCL. */
 static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
     const enum cecl_nccl_reason reason = call->way.reason;

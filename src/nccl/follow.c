@@ -120,8 +120,8 @@ ncclResult_t ncclGroupStart(void)
     return result;
 }
 
-/* Carries out cecl's part of a group, after NCCL's part. If NCCL has returned an error, or a call was refused, makes
- * neither communicators nor calls. */
+/* Carries out cecl's part of a group, after NCCL's part. If NCCL has returned an error, makes neither
+ * communicators nor calls; if a call was refused, no calls. */
 static ncclResult_t end_group(struct cecl_nccl_group *group, ncclResult_t result)
 {
     if (!cecl_nccl_group_ended(group))

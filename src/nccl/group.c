@@ -3,7 +3,7 @@
  * consecutive stages. The stages come in this order: collectives that cecl makes, collectives that NCCL makes, messages
  * that NCCL makes, messages that cecl makes. Messages have stages of their own, because the messages of a group differ
  * between ranks. NCCL orders only the streams of calls in its own group. So the stream of a stage first waits for the
- * streams of all the group's calls; these wait for it when the stage ends. */
+ * streams of the group's calls on its communicator; these wait for it when the stage ends. */
 #include "nccl/group.h"
 
 #include "nccl/captured.h"

@@ -10,8 +10,9 @@
 #include "nccl/abi.h"
 #include "nccl/trial.h"
 
-/* If a host is more than this many marks ahead of its GPU, the oldest marks are lost. A trial has at most 60 periods,
- * with a mark each. So its times are not lost even if the host has enqueued the whole trial before the GPU begins. */
+/* If a host is more than this many marks ahead of its GPU, the oldest marks are lost. A trial of whole steps has 60
+ * periods, with a mark each. So its times are not lost even if the host has enqueued the whole trial before the GPU
+ * begins. */
 #define CECL_NCCL_MARKS 128u
 _Static_assert(CECL_NCCL_MARKS >= (CECL_TRIAL_COUNTED + 1) * CECL_TRIAL_TURNS, "a trial's marks");
 

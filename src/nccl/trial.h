@@ -16,13 +16,13 @@
  * from what all ranks have published so far; the others read it. So ranks cannot differ, and no rank waits. Decisions
  * are numbered, and no word is used twice.
  *
- * A turn has three periods of one arm. The first period is not counted, because it overlaps work of the turn before.
- * Each rank publishes how long the second and the third period took, once its GPU has reached their end. A decision
- * before each turn says which arm is next: each arm has one turn in a round, in an order that is drawn from a hash. An
- * arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three rounds only arm 0 and the arm
- * that seems best get turns: with more measured times, small gains become clear. The decision after the last turn is
- * the verdict (trial_verdict.h). If times are missing because a GPU is behind, the verdict is put off by one period,
- * and from the fifth time on by more.
+ * A turn has three whole periods of one arm. The first period is not counted, because it overlaps work of the turn
+ * before. Each rank publishes how long the second and the third period took, once its GPU has reached their end. A
+ * decision before each turn says which arm is next: each arm has one turn in a round, in an order that is drawn from a
+ * hash. An arm whose periods are more than 1.25 times as long as arm 0's is dropped. After three rounds only arm 0 and
+ * the arm that seems best get turns: with more measured times, small gains become clear. The decision after the last
+ * turn is the verdict (trial_verdict.h). If times are missing because a GPU is behind, the verdict is put off by one
+ * period, and from the fifth time on by more.
  *
  * This file knows no clock, no device and no call. docs/models/trial.pml is the model of starting
  * and deciding. One thread at a time may use a struct cecl_trial. */
@@ -39,7 +39,7 @@
 enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNING };
 
 #define CECL_TRIAL_COUNTED 2u /* periods of a turn that are counted */
-#define CECL_TRIAL_TURNS 20u  /* most turns of a trial: 60 periods */
+#define CECL_TRIAL_TURNS 20u  /* most turns of a trial: 60 whole periods */
 #define CECL_TRIAL_SAMPLES (CECL_TRIAL_TURNS * CECL_TRIAL_COUNTED)
 #define CECL_TRIAL_DECISIONS 4096u /* decisions of a communicator; after them it begins no trial */
 #define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial; then a long wait */
@@ -143,7 +143,7 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
  * measured */
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, uint64_t ns);
 
-/* Whether the next boundary is within a period: no decision comes there, so times need not be published before it. */
+/* Whether the next boundary is within a period. If the repetition is whole, no decision comes there. */
 static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
 {
     return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;

@@ -91,7 +91,7 @@ struct cecl_net {
     struct nccl_id id;    /* of NCCL's communicator */
     int64_t deadline;     /* of the join */
     char name[32];        /* "NCCL 2.28.9" */
-    pthread_mutex_t lock; /* recursive; held while NCCL is called */
+    pthread_mutex_t lock; /* recursive; held while calls are made or NCCL is polled */
     nccl_comm comm;       /* see cecl_net_comm */
     /* the stream writes the number of a call that is not captured to *begun and to *ended. word: the buffer of a
      * barrier's all-reduce */
@@ -135,7 +135,7 @@ ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_
  *     await_room (each)    begin (each)    GroupStart    add (each)    GroupEnd    unlock (each)    end (each)
  *
  * start: when the launches began, in ms (cecl_now_ms); they share one time limit. */
-/* Refuses a call that NCCL cannot make. The message names a call to use instead. version: NCCL's */
+/* Refuses a call that NCCL cannot make. The message says what to use instead. version: NCCL's */
 ceclResult_t cecl_net_check(const struct cecl_call *call, int version);
 /* Waits until fewer than PENDING_MOST calls are pending: NCCL waits inside a call while the GPU's queue is full. */
 ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start);
@@ -155,7 +155,7 @@ void cecl_net_fail(struct cecl_net *net, const char *words);
 /* After an error of NCCL, at `since` (cecl_now_ms): waits NEWS_MS at most for the line's news of the rank that caused
  * the error. */
 void cecl_net_await_news(const struct cecl_net *net, int64_t since);
-/* Ends NCCL's communicator, the thread and the line. Returns false if NCCL does not end in time; then all of them stay.
+/* Ends NCCL's communicator, the thread and the line. Returns false, and all stay, if NCCL does not end in time.
  * is_held  graphs hold calls. NCCL's communicator would end only after the graphs, so it stays */
 bool cecl_net_shut(struct cecl_net *net, bool is_held);
 

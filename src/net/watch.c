@@ -11,7 +11,7 @@
 
 #define TICK_MS 200
 #define NEWS_MS 500 /* the line's news of a rank's end may come this much later than NCCL's error */
-#define LOCK_MS 2000  /* most ms to wait for the lock, which is held during calls of NCCL */
+#define LOCK_MS 2000  /* most ms to wait for the lock */
 #define SHUT_MS 10000 /* most ms to wait for the end of NCCL's communicator */
 
 /* Returns NCCL's asynchronous error, but only NEWS_MS after it came: most errors follow from the end of a rank, and by

@@ -41,7 +41,7 @@ struct cecl_call {
     struct cecl_buffer send;
     struct cecl_buffer recv; /* recvbuff; for an in-place reduce-scatter, the caller's sendbuff */
     uint64_t count;          /* number of elements, by the caller's arguments */
-    uint64_t bytes;          /* the largest block that goes from one rank to another */
+    uint64_t bytes;          /* the largest block; own layout: 0; splits: all of recvbuff */
     int32_t rank, nranks;
     int32_t root; /* 0 if the op has no root; for a message, the peer */
     uint8_t type; /* ceclDataType_t */
@@ -184,8 +184,8 @@ struct cecl_touched {
 int cecl_call_touched(const struct cecl_call *call, struct cecl_touched touched[2]);
 /* Whether the call writes recvbuff on this rank. (The root of a broadcast in place only reads it.) */
 bool cecl_call_writes_recv(const struct cecl_call *call);
-/* How many bytes the call needs from the start of recvbuff, and from the start of sendbuff (0 in place), on
- * this rank. */
+/* How many bytes the call needs from the start of recvbuff, and from the start of sendbuff (0 if there is one
+ * buffer), on this rank. */
 uint64_t cecl_call_recv_needed(const struct cecl_call *call);
 uint64_t cecl_call_send_needed(const struct cecl_call *call);
 /* Refuses buffers of other devices, buffers that end beyond their allocation, and buffers that overlap

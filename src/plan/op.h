@@ -54,7 +54,7 @@ struct cecl_op {
     bool has_experts, goes_back;
     bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
     bool widens;            /* CECL_FAMILY_REDUCTION: from fp16 or bf16 to fp32; never in place */
-    const char *count_name; /* what messages under CECL_CHECK call `count`; NULL: "count" */
+    const char *count_name; /* what error messages call `count`; NULL: "count" */
 
     /* Makes a description from arguments: fills in `call`, or returns an error that names the argument. NULL: the call
      * has no further arguments. */
@@ -128,7 +128,7 @@ static inline bool cecl_op_reduces_to(const struct cecl_op *op, enum cecl_to to)
     return op->family == CECL_FAMILY_REDUCTION && op->to == to;
 }
 
-/* Whether peers write to recvbuff. If not, recvbuff may be private memory. */
+/* Whether peers write to a collective's recvbuff. If not, it may be private memory. */
 static inline bool cecl_op_peers_write(const struct cecl_op *op)
 {
     return op->family != CECL_FAMILY_MESSAGE && op->family != CECL_FAMILY_BARRIER &&

@@ -65,14 +65,14 @@ struct cecl_reduce {
 /* One thing that this rank does. The steps of one lane run in order; steps of two lanes of one rank have an order only
  * by AFTER. A WAIT of one rank waits for a SIGNAL of another rank. For each counter (util/lane.h) and each peer, a rank
  * has a word. The word only grows, so one comparison shows whether the peer has reached a value. (In captured calls a
- * rank has one word for all peers, CECL_COUNTER_TURN, and `phase` is a set of bits.) */
+ * rank has two words for all peers: TURN, where `phase` is a set of bits, and CALL.) */
 enum cecl_step_kind {
     /* signal to `peer` that `counter` has reached `phase`; the peer then sees the writes of the
      * lane's earlier steps */
     CECL_STEP_SIGNAL,
     CECL_STEP_WAIT, /* wait until `counter` of `peer` has reached `phase` */
     /* copies [first, first + count), issued as one batch, without order among them. A wave is the batches of a phase
-     * that have no order among them; all ranks number the waves of a phase alike */
+     * that have no order among them */
     CECL_STEP_COPY,
     CECL_STEP_REDUCE, /* reductions [first, first + count), without order among them */
     /* wait until lane `first` of this rank has done all of its steps that precede this one in the
@@ -88,7 +88,7 @@ enum cecl_step_kind {
 struct cecl_step {
     uint8_t kind; /* enum cecl_step_kind */
     uint8_t lane; /* the lane on which the step runs */
-    /* SIGNAL, WAIT, POST. A signal to this rank itself tells this rank's host; with CECL_COUNTER_TURN it tells all
+    /* SIGNAL, WAIT, POST. A signal to this rank itself tells this rank's host; with TURN or CALL it tells all
      * peers */
     uint16_t peer;
     uint32_t
@@ -189,8 +189,8 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
 /* Adds a copy of rows to the open batch. dst and src say where the first row is. */
 void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy);
 void cecl_plan_close_batch(struct cecl_plan *plan);
-/* Begins a new wave: copies that are added from now on run after all copies that this lane has so far. All ranks must
- * begin equally many waves in a phase, even if a rank has no copies in some wave. */
+/* Begins a new wave: copies that are added from now on run after all copies that this lane has so far. Copies in
+ * peers' buffers must have the same wave on all ranks. */
 void cecl_plan_next_wave(struct cecl_plan *plan);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
@@ -207,7 +207,7 @@ void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_part *parts
  * lane, and on it only barriers, copies and reductions. The caller still owns the plans. */
 void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
                      uint32_t count);
-/* Adds a step of another plan of this rank unchanged. The step must not be a COPY. */
+/* Adds a step of another plan of this rank unchanged. It must not be a COPY, unless the plan gets the copies. */
 void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step);
 /* Appends all steps of `other`, as part `part` of a group. */
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part);
@@ -255,7 +255,7 @@ uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind);
 /* How many kernels a plan has, without the kernel of a small call. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
-/* Whether the plan has phases. If not, no rank touches another rank's memory. */
+/* Whether the plan has phases. If not, ranks do not meet in it. */
 static inline bool cecl_plan_meets(const struct cecl_plan *plan)
 {
     return plan->phases[CECL_LANE_MAIN] > 0 || plan->phases[CECL_LANE_SIDE] > 0;
@@ -265,7 +265,7 @@ bool cecl_plan_shares_sms(const struct cecl_plan *plan);
 #define CECL_SHARED_GPU_WORDS \
     "ranks share a GPU (CECL_SHARE_GPU=1): copies between them stay within it and run on its SMs"
 uint64_t cecl_plan_bytes(const struct cecl_plan *plan); /* bytes that this rank's copies move */
-/* Prints one line for each step, for CECL_DEBUG=PLAN and for people. */
+/* Prints a plan, for CECL_DEBUG=PLAN and for people. Each step begins a line. */
 void cecl_plan_print(const struct cecl_plan *plan, FILE *out);
 
 #endif

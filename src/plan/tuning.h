@@ -126,7 +126,7 @@ ceclResult_t cecl_tuning_parse(const char *name, const char *text, size_t bytes,
                                struct cecl_tuning_file *file);
 void cecl_tuning_forget(struct cecl_tuning_file *file);
 
-/* The next four functions give parts of a row in the form of a tuning file. */
+/* The next functions give texts of a row's values. */
 void cecl_tuning_value_text(enum cecl_threshold which, uint64_t value, char text[CECL_TUNING_TEXT]);
 void cecl_tuning_ranks_text(const struct cecl_tuning_row *row, char text[CECL_TUNING_TEXT]);
 const char *cecl_tuning_device_text(enum cecl_tuning_device device);

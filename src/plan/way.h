@@ -64,7 +64,7 @@ struct cecl_means {
     uint64_t staging_bytes;
     /* the table of calls by splits: where it lies, after the staging of other calls, and its size */
     uint64_t table_offset, table_bytes;
-    /* where the slots of small calls begin, after the parts of staging that other calls use */
+    /* where the slots of small calls begin in staging */
     uint64_t slots_offset;
     uint64_t slot_bytes; /* bytes of one slot; 0: there are no slots */
     /* how many bytes a rank may put into memory of the host at a time, which is half of its part;
@@ -101,8 +101,8 @@ struct cecl_means {
 void cecl_choose(const struct cecl_call *call, const struct cecl_means *means,
                  struct cecl_way *way);
 
-/* Whether the call is small, goes through memory of the host, or is by splits on the device. No copy of such a call
- * touches a peer's buffer, so ranks need not tell each other where their buffers lie. Runs at every call. */
+/* Whether the call is by splits on the device or, if not captured, small or through memory of the host. No copy of such
+ * a call touches a peer's buffer, so ranks need not tell each other where their buffers lie. Runs at every call. */
 bool cecl_chooses_own_buffers(const struct cecl_call *call, const struct cecl_means *means);
 
 /* cecl_lowerings names these. */

@@ -48,8 +48,7 @@ struct cecl_reduction {
     ceclDataType_t type;
     ceclRedOp_t op;
     bool widens; /* dst holds fp32 numbers; only for sums and averages of fp16 and bf16 */
-    /* For ceclAvg: the number of ranks, by which a call's last reduction divides; 0 or 1 in earlier reductions of the
-     * call. Other operations ignore it. */
+    /* For ceclAvg: the number of ranks, by which it divides; 0 or 1: it does not. Other operations ignore it. */
     uint32_t divisor;
     uint8_t kernel; /* CUDA: enum cecl_reduce_kernel */
     /* CUDA: [nalso] further places, usually at peers, where the result is written; read during the

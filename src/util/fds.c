@@ -43,7 +43,7 @@ static void after_fork(void)
         pthread_mutex_unlock(&lock);
 }
 
-/* Makes no calls but close and getrandom: another thread of the parent may have held any lock, such as malloc's. */
+/* Makes no calls but close, getrandom and the unlock: another of the parent's threads may have held any lock. */
 static void in_child(void)
 {
     const int error = errno;

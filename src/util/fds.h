@@ -13,7 +13,7 @@
 /* A random number of this process; not 0. A forked child has another number. */
 uint64_t cecl_fork_process(void);
 
-/* Between begin and end no thread of this process forks, so no child gets a descriptor that is not listed yet. In
+/* Between begin and end a fork waits, for a second at most, so no child gets a descriptor that is not listed. In
  * between, make no call that may block. */
 void cecl_fds_begin(void);
 void cecl_fds_add(int fd); /* between begin and end; -1 is not added */

@@ -9,7 +9,7 @@ enum {
     CECL_LANES_MAX = CECL_LANES + 64
 };
 
-/* Steps name a counter and a number k. `flags/counters.h` says for each counter where its words lie
+/* Steps name a counter and a number k. `flags->counters` says for each counter where its words lie
  * and how a value travels.
  *
  * The first counters are the epochs of the lanes, and have the lanes' numbers. For them and for CECL_COUNTER_SLOTS, k
@@ -35,7 +35,7 @@ enum {
     CECL_COUNTER_DONE,
     CECL_COUNTER_WAITS,
     CECL_COUNTER_LINE,
-    /* a rank tells its own host whether a captured call without phases runs (cecl_replay_state) */
+    /* a rank tells its own host whether captured calls run whose signals do not show it (cecl_replay_state) */
     CECL_COUNTER_REPLAY,
     /* how far a rank is in its captured calls: a word that it writes for all peers. k is a set of bits
      * (flags/turns.h) */

@@ -146,7 +146,7 @@ const char *cecl_setting_text(enum cecl_setting_id id);
 /* The value that applies if the setting is not set, as text. */
 const char *cecl_setting_default(enum cecl_setting_id id);
 
-/* Parses `text` as a value of setting `id`. cecl_setting_read and its tests use this function. */
+/* Parses `text` as a value of setting `id`. */
 ceclResult_t cecl_setting_parse(enum cecl_setting_id id, const char *text, int64_t *value);
 
 /* Warns, once in a process, of each variable in the environment that begins with CECL_ but that nothing reads. */
