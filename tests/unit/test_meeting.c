@@ -321,6 +321,21 @@ TEST_OF_MEMBERS(many_refused_calls_of_others_are_not_told_instead_of_one)
     fails_with(0, ceclInvalidArgument, "rank 2: no");
 }
 
+/* Rank 0 refuses seven calls with rank 3, and rank 2 two with rank 0: one more than are kept. */
+TEST_OF_MEMBERS(the_newest_refused_call_is_forgotten_if_the_new_one_covers_it)
+{
+    cecl_rank_set_remove(&ranks[0].plan.members, 2);
+    ranks[3].plan.members = ranks[0].plan.members;
+    cecl_rank_set_remove(&ranks[2].plan.members, 3);
+    for (int i = 1; i < CECL_MEETING_FAILURES; i++)
+        refuse(0);
+    refuse(2);
+    refuse(2);
+    ranks[3].plan.deadline = cecl_deadline(ranks[3].plan.timeout_ms = 2000);
+    for (int i = 1; i < CECL_MEETING_FAILURES; i++)
+        fails_with(3, ceclInvalidArgument, "rank 0: no");
+}
+
 /* Rank 0 gives up. Rank 3 comes to that call. Rank 2 comes to another call, in which rank 0 takes no part. */
 TEST_OF_MEMBERS(a_rank_that_comes_late_with_another_list_hears_both)
 {
