@@ -190,14 +190,14 @@ static ncclResult_t look_at(struct birth *birth)
 /* Removes from the list the children of `parent` that are made or have failed; if the parent ends, all its children. */
 static ncclResult_t look_at_all(ncclComm_t parent, bool has_ended)
 {
-    ncclResult_t result = ceclSuccess;
+    ncclResult_t all = ceclSuccess;
     if (atomic_load(&expected) == 0)
         return ceclSuccess;
     CECL_LOCKED(&lock);
     for (struct birth **at = &first, *birth; (birth = *at);) {
         const bool is_its = birth->wish.parent == parent;
         const ncclResult_t one = is_its && !has_ended ? look_at(birth) : ceclSuccess;
-        result = one != ceclSuccess ? one : result;
+        all = all == ceclSuccess || (all == ceclInProgress && one != ceclSuccess) ? one : all;
         if (!is_its || one == ceclInProgress) {
             at = &birth->next;
             continue;
@@ -207,7 +207,7 @@ static ncclResult_t look_at_all(ncclComm_t parent, bool has_ended)
         free(birth);
         atomic_fetch_sub(&expected, 1);
     }
-    return result;
+    return all;
 }
 
 ncclResult_t cecl_nccl_birth_look(ncclComm_t parent)
