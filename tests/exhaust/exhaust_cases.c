@@ -7,8 +7,8 @@
  *
  * First each step is made without a refusal, to count its requests by rank and by place in src/. Each request is a
  * case, named STEP/RANK/CALL@FILE:LINE/N: the N-th request from that place. NAME may be the beginning of a name.
- * `--selected`, as in CI, runs the first request from each place, on a rank that differs from place to place, and all
- * requests from places where a refusal once found a defect. */
+ * `--selected`, as in CI, runs the first request from each place, on one of the ranks that make it, which differs from
+ * place to place, and all requests from places where a refusal once found a defect. */
 
 #include "../world/options.h"
 #include "life.h"
@@ -306,8 +306,15 @@ static int count_lost(void)
 
 static bool is_selected(const struct exhaust_case *c)
 {
-    const bool is_turn = steps[c->step].one_process || (int)(c->place.at % RANKS) == c->rank;
-    return (c->nth == 1 && is_turn) || has_found(c);
+    int below = 0, all = 0; /* of the ranks that make requests from this place */
+    for (int i = 0; i < ncases && c->nth == 1; i++) {
+        const struct exhaust_case *o = &cases[i];
+        const bool is_its = o->step == c->step && o->nth == 1 && o->place.at == c->place.at &&
+                            o->place.call == c->place.call;
+        all += is_its;
+        below += is_its && o->rank < c->rank;
+    }
+    return (all > 0 && (int)(c->place.at % (uintptr_t)all) == below) || has_found(c);
 }
 
 /* A name's hash decides a case's part: parts run separately, and the number of requests varies from run to run. */
