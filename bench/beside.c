@@ -1,6 +1,6 @@
 /* --beside: how long small calls take while another communicator of the same library makes large (bulk) calls. Each
- * small call is timed by itself, so that a single one that waits for a bulk copy shows. Small calls count only if
- * they begin while the bulk calls run on all ranks. */
+ * small call is timed by itself, so that a single one that waits for a bulk copy shows. On GPUs small calls count only
+ * if they begin while the bulk calls run on all ranks. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -27,7 +27,7 @@ static const char usage[] =
     "what one rank gets from another. \"split\": GPUs with even and with odd numbers make the\n"
     "calls at the same time, each group on a communicator of its own. Two GPUs, or an odd number\n"
     "of GPUs, are all on one. Ranks are in the reverse order of GPUs.\n"
-    "Each case has its own settings: CECL_... variables are replaced, except CECL_DEBUG.\n"
+    "Each case has its own settings, which replace the variables of the same names.\n"
     "Exit code: 0 if all is well; 1 if anything failed; 2 if an option was wrong; 77 if there are\n"
     "too few GPUs.\n";
 

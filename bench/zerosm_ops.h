@@ -18,7 +18,7 @@ struct zerosm_part {
 #define ZEROSM_PARTS 9
 int zerosm_parts(const struct zerosm_case *c, int gpus, struct zerosm_part *parts);
 
-/* The block that goes from one GPU to another: its bytes, and where it begins in the sender's input and in the
+/* The block that goes from one rank to another: its bytes, and where it begins in the sender's input and in the
  * receiver's part of recvbuff. */
 struct zerosm_block {
     size_t bytes, sent_at, wanted_at;
@@ -34,13 +34,13 @@ static inline size_t zerosm_rows(const struct zerosm_block *block)
 }
 struct zerosm_block zerosm_block(const struct zerosm_part *p, int from, int to);
 
-/* Bytes of GPU g's input. */
+/* Bytes of rank g's input. */
 size_t zerosm_input_bytes(const struct zerosm_part *p, int g);
 /* Whether the input lies in recvbuff, and where it begins in its buffer. */
 bool zerosm_input_is_recv(const struct zerosm_part *p, int g);
 size_t zerosm_input_at(const struct zerosm_part *p, int g);
 
-/* Makes the call on GPU g, with the whole buffers. */
+/* Makes the call of rank g, with the whole buffers. */
 ceclResult_t zerosm_call(const struct zerosm_part *p, int g, unsigned char *send,
                          unsigned char *recv, ceclComm_t comm, ceclStream_t stream);
 

@@ -78,8 +78,8 @@ static void set_bytes(const char *name, size_t bytes)
     setenv(name, text, 1);
 }
 
-/* Sets the settings, which ceclCommInitAll takes only from the environment. The caller's are replaced, so that a case
- * is the same everywhere. */
+/* Sets the settings, which ceclCommInitAll takes only from the environment. Other variables of the caller,
+ * such as CECL_URGENT, stay in force. */
 static void set_environment(const struct stage *s)
 {
     setenv("CECL_DEVICE", "cuda", 1);

@@ -76,7 +76,7 @@ if(NOT CECL_MPI STREQUAL "OFF")
   endif()
 endif()
 
-# NCCL is what the benchmarks compare with; the library does not use it.
+# NCCL is what the benchmarks compare with; the library opens it at run time, and only over several hosts.
 set(CECL_BASELINE_NCCL_ENABLED OFF)
 if(NOT CECL_BASELINE_NCCL STREQUAL "OFF" AND CECL_TOOLKIT_ENABLED)
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})

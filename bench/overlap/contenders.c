@@ -1,4 +1,4 @@
-/* The contenders: the sides of cecl_perf in each of their placements, and cecl once more with SMs allowed. A
+/* The contenders: the sides of cecl_perf in most of their placements, and cecl once more with SMs allowed. A
  * reduction needs SMs anyway, so it has fewer contenders, all out of place. One is NCCL with registered windows,
  * which allow symmetric kernels; none is NCCL on copy engines. */
 #include "kinds.h"

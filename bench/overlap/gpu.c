@@ -196,7 +196,7 @@ static bool enqueue(struct gpu *g, const struct run *run, const struct load *loa
 /* Waits for all earlier work, and starts a GEMM that is not timed. */
 static bool settle(struct gpu *g, const struct run *run)
 {
-    /* the host function at the end of the last load has closed the gate */
+    /* until the last load's host function has passed the gate */
     CUDA_TRY(run, cudaStreamSynchronize(g->start));
     CUDA_TRY(run, cudaStreamSynchronize(run->stream));
     if (!gemm(g, run))

@@ -92,7 +92,7 @@ bool table_json(const struct run *run, const struct settings *settings, const st
                 int count);
 
 /* limit.c. Ends the process with a message unless it is called again within two minutes, so that a run ends even if
- * it waits for a peer or a GPU that never comes. Keeps the pointer `what`. */
+ * it waits for a peer or a GPU that never comes. */
 void limit(const struct run *run, const char *what);
 
 #endif

@@ -1,15 +1,15 @@
 """A backend of torch.distributed: dist.init_process_group("cecl"), or new_group(backend="cecl").
 
 Makes collectives and messages of contiguous tensors, on GPUs (without SMs if they only move data) and on the CPU. A
-group makes a communicator for each kind of device at the first call with a tensor of that kind, so all ranks of the
-group must make that first call. Ranks on several hosts have not been tested.
+group makes a communicator for each device at the first call with a tensor of that device, so all ranks of the group
+must make that first call. Ranks on several hosts have not been tested.
 
 Messages are collected until the program waits for one of them, or the group makes another call. Then all of them are
 sent together, so two ranks may send to each other in any order.
 
 As with NCCL, a call on GPU tensors with async_op=True is enqueued on a stream of the group's own, after the work of the
-current stream. `wait()` then makes the current stream wait for the call; the host does not wait. Other calls are enqueued
-on the current stream. On CPU tensors `wait()` waits for the result.
+current stream. `wait()` then makes the current stream wait for the call; the host does not wait. Most other calls are
+enqueued on the current stream. On CPU tensors `wait()` waits for the result.
 """
 import weakref
 

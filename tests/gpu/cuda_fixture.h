@@ -108,7 +108,7 @@ static inline void reach(int from, int to)
     must_cuda(cudaSetDevice(from));
     must_cuda(cudaDeviceCanAccessPeer(&reaches, from, to));
     if (!reaches)
-        skip_because("GPU 0 does not reach GPU 1's memory");
+        skip_because("a GPU does not reach another one's memory");
     const cudaError_t enabled = cudaDeviceEnablePeerAccess(to, 0);
     assert_true(enabled == cudaSuccess || enabled == cudaErrorPeerAccessAlreadyEnabled);
     cudaGetLastError();

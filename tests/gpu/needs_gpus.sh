@@ -5,7 +5,7 @@
 wanted=$1
 shift
 case ${CECL_SHARE_GPU:-0}/$1/$* in
-1/*mpirun/* | 1/*mpiexec/* | 1/*hosts.py\ * | 1/*test_failure/* | 1/*test_survivors/* | 1/*fault_cases/* | 1/*pytorch.sh/* | 1/*with_torch.sh/* | 1/*nccl_program.sh/* | 1/*test_cuda_graphs/*) wanted=1 ;;
+1/*mpirun/* | 1/*mpiexec/* | 1/*test_failure/* | 1/*fault_cases/* | 1/*pytorch.sh/* | 1/*with_torch.sh/* | 1/*nccl_program.sh/* | 1/*test_cuda_graphs/*) wanted=1 ;;
 esac
 have=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then

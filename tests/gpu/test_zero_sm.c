@@ -1,5 +1,5 @@
-/* Properties that only a communicator on GPUs has: calls that are not zero SM do not finish while every SM is held;
- * leaks. (bench/cecl_zerosm and its test zero_sm_cases show that zero-SM calls do finish.) One process has one rank for
+/* Properties that only a communicator on GPUs has: which calls finish while every SM is held (more of them in
+ * bench/cecl_zerosm and its test zero_sm_cases); leaks. One process has one rank for
  * each GPU. A single thread makes all calls, because none of them blocks the host. */
 #include "../with_cmocka.h"
 

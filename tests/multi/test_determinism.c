@@ -2,8 +2,8 @@
  * number of SMs, in any direction, by every path: those of a plain loop in rank order. (NaNs, and memory of all kinds:
  * test_collectives.c, test_mixed.c.)
  *
- * On a GPU a rank, or with CECL_TEST_BIG=1, every path and type runs 1,000 times. Otherwise each path runs 100 times (36
- * times with more than 4 ranks, or with CECL_TEST_SHARE). */
+ * On a GPU a rank, or with CECL_TEST_BIG=1, every path and type runs 1,000 times. Otherwise each path runs about 100
+ * times, fewer with more than 4 ranks or CECL_TEST_SHARE. (The path of large pushed sums: see its test.) */
 #include "multi.h"
 
 #include "../reduce_reference.h"

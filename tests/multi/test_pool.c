@@ -1,4 +1,4 @@
-/* The pool across ranks: equal offsets, peer pointers, growth, coalescing, no exchange in steady state, unequal calls. */
+/* The pool across ranks: growth, coalescing, no exchange in steady state, unequal calls. */
 #include "multi.h"
 
 static uint64_t exchanges(ceclComm_t comm)

@@ -42,7 +42,7 @@ TEST_WITH_COMM(private_memory_cannot_be_shared)
     memory_free(comm, &hidden);
 }
 
-/* A rank owns a window, and makes no call while the others use it, nor afterwards. */
+/* A rank owns a window, and makes no call while the others use it. */
 TEST_WITH_COMM(a_rank_that_is_not_called_upon_does_nothing)
 {
     struct memory shared = memory_new(comm, MEMORY_SHARED, BYTES),

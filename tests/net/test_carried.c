@@ -300,7 +300,7 @@ TEST(one_call_for_all_ranks_is_refused)
 {
     const struct setup setup = {.nranks = 1, .node_size = "2"};
     if (on_gpus())
-        skip_because("it needs as many GPUs as ranks");
+        skip_because("it needs the host device");
     assert_true(ranks_run(&setup, join_as_threads));
 }
 
@@ -353,7 +353,7 @@ TEST(sm_never_is_refused)
 TEST(the_host_device_without_a_stand_in_is_refused)
 {
     if (on_gpus())
-        skip_because("it needs the stand-in");
+        skip_because("it needs the host device");
     assert_true(
         refuses("CECL_NCCL_PATH", NULL, -1, ceclInvalidUsage,
                 "ranks are on 2 hosts: all ranks on one host, in one network namespace, "

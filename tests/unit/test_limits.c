@@ -1,4 +1,4 @@
-/* ceclCommLimits reports real limits: a call at a limit succeeds, and a call past it is refused. Ranks of one process. */
+/* ceclCommLimits reports real limits: a call past one is refused for that reason, a call at it not. Ranks of one process. */
 
 #include "../soft_limit.h"
 #include "../with_cmocka.h"

@@ -1,5 +1,6 @@
 /* Ranks tell each other where their buffers lie: the outcome of each call, what each rank knows after it, and that no
- * record is overwritten while a rank may read it. Ranks are threads, or views that one thread uses in turn. */
+ * record is overwritten while a rank may read it. Ranks are threads, views that one thread uses in turn, or a
+ * forked process. */
 #include "../with_cmocka.h"
 
 #include <pthread.h>

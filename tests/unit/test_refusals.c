@@ -1,4 +1,4 @@
-/* Every public function gets a wrong argument. Its message begins with the function's name, and says the argument and
+/* Every public function that can have one gets a wrong argument. Its message begins with the function's name, and says the argument and
  * its value. A function of cecl.h that is missing here fails the test. */
 #include "../with_cmocka.h"
 

@@ -27,7 +27,7 @@ enum kind {
     /* An all-to-all by splits on the device. random_draw does not draw it: recvbuff must be in the communicator's pool,
      * and the policy must be CECL_SM_ALLOW. In a group of calls it is made as a variable all-to-all. */
     BY_SPLITS = KINDS,
-    /* Messages from the root to a rank, and barriers; only tests/fuzz draws them. */
+    /* Messages from the root to a rank, and barriers. random_draw does not draw them. */
     MESSAGE,
     BARRIER
 };
