@@ -310,8 +310,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most =
-        unspent(places); /* `spent` usually exceeds it only if the thread did not run */
+    const uint64_t most = unspent(places); /* `spent` is rarely more: if the thread did not run */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;

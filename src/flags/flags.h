@@ -113,8 +113,8 @@ struct cecl_flags {
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
     /* for captured calls, see turns.h: the number of the last call; how often a wait for a number was released */
     _Atomic uint32_t numbered, tries;
-    uint32_t *
-        replay; /* host-visible: whether captured calls run whose signals do not show it; see turns.h */
+    /* host-visible: whether captured calls run whose signals do not show it; see turns.h */
+    uint32_t *replay;
 };
 
 /* Fills in the rows of the table of counters for the flags of both lanes (their words begin at `rows`), for the slots

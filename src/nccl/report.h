@@ -33,7 +33,7 @@ enum cecl_nccl_trial_state {
     CECL_NCCL_TRIAL_WAITING,   /* a period was found; the trial has not begun */
     /* like WAITING, but the last attempt to begin failed: another communicator had its trial */
     CECL_NCCL_TRIAL_PUT_OFF,
-    /* like WAITING, but the last attempt to begin failed: a rank's host was too far behind, or it was early */
+    /* like WAITING, but the last attempt to begin failed: a rank's host was too far behind, or the step too new */
     CECL_NCCL_TRIAL_APART,
     CECL_NCCL_TRIAL_RUNNING,
     /* all attempts to begin have failed; there are new ones after some hundred steps */
