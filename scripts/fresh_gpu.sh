@@ -9,8 +9,8 @@
 # --wheels    Python packages that building the wheel needs, on machines that do not reach PyPI
 # STEP        demo, program, wheel, tests; without one, all
 #
-# The environment keeps little more than HOME, the PATH of a login shell, and NCCL_*. The folder of `python3` comes before PATH,
-# as for a user who works in a virtual environment.
+# The environment keeps little more than HOME, the PATH of a login shell, and NCCL_*. The folder of `python3` comes
+# before PATH, as for a user who works in a virtual environment.
 set -uo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 steps=() deb='' wheels=''

@@ -244,9 +244,9 @@ typedef enum {
     /* The rank that needs the bytes copies them. A call that runs alone is about 5 % slower this way,
      * but some GEMMs that run at the same time are slowed less. Some calls are still pushed as a whole:
      * ceclGather, ceclScatter, ceclAlltoAllv and ceclAlltoAllvAt, calls in which peers send a rank's
-     * own block back (see CECL_SM_REDUCE_ONLY), and all-to-alls with a private sendbuff on any rank. If
-     * no input is private, SMs of all reductions except ceclReduce and ceclReduceScatterTiles read the
-     * inputs in the peers' memory. */
+     * own block back (see CECL_SM_REDUCE_ONLY), and all-to-alls in place, or with a private sendbuff on any
+     * rank. If no input is private, SMs of all reductions except ceclReduce and ceclReduceScatterTiles
+     * read the inputs in the peers' memory. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
@@ -391,7 +391,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  *   group of NCCL's messages. Buffers may be any memory of the rank's GPU. Graphs can capture the calls
  *   that NCCL can capture; destroy these graphs before the communicator.
  * - Refused (ceclInvalidUsage; the message names the call to make instead): strided calls, tiles,
- *   splits on the device, an all-to-all in place, one-sided calls and windows, pointers to peers'
+ *   ceclReduceScatterAs, splits on the device, an all-to-all in place, one-sided calls and windows, pointers to peers'
  *   memory, ceclCommGetDeviceComm, ceclCommGetSharedMemory, ceclCommShrink, and fp8 reductions with
  *   NCCL before 2.24. cudaStreamPerThread is also refused (ceclInvalidArgument).
  * - ceclMemAlloc is local: it gives memory of this rank alone, and sizes may differ.
@@ -432,7 +432,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * outside a group every rank except the first comes late to each collective (see Collectives). Some
  * calls wait for the other ranks, so they need a thread for each rank: ceclCommSplit, ceclCommShrink,
  * ceclWindowShare, ceclWindowFree and ceclAlltoAllv always, ceclMemFree under CECL_CHECK=1, and outside
- * a group captured calls, and collectives under CECL_CHECK=1 or among more than 64 ranks.
+ * a group also captured calls, and collectives under CECL_CHECK=1 or among more than 64 ranks.
  * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
@@ -758,7 +758,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until its next call.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.
  *   - its own GPU, for at most 5 s, if it still has open more than 256 MiB of memory that peers freed.
- * The timeout bounds these waits; when it has passed, the communicator fails. */
+ * The timeout bounds the other waits; when it has passed, the communicator fails. */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.
  *
@@ -1357,7 +1357,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * as in the calls.
  * Errors, after which no call is enqueued: the error of the first call that is refused. If an error
  * follows from the arguments alone, the call itself also returns it. What depends on memory, streams and
- * the SM policy is found only here: buffers of a call that overlap, pass the end of their allocation, were
+ * the SM policy may be found only here: buffers of a call that overlap, pass the end of their allocation, were
  * freed, or are a peer's; a stream of another device; a call that the policy forbids. Also
  * ceclInvalidArgument (buffers of two calls overlap), ceclInvalidUsage (no group was begun; two streams; too
  * many calls; under CECL_CHECK=1 ranks differ), ceclOutOfMemory, and the errors of ceclCommInitRankConfig and

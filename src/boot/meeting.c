@@ -304,7 +304,7 @@ static void hear_arrival(struct stay *stay, const struct event *event, int64_t a
         meet(stay, &event->members);
 }
 
-/* Ends the calls that fail with this event. Keeps the failure for ranks on these calls' lists that have not come. */
+/* Ends the calls that fail with this event. Keeps the failure for ranks that have not come. */
 static void hear_failure(struct stay *stay, const struct event *event, int64_t at)
 {
     struct cecl_meetings *meetings = stay->meetings;

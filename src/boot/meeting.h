@@ -14,7 +14,7 @@
 
 #define CECL_MEETING_FAILURES 8
 
-/* A failed meeting, kept for listed ranks that had not come. Such a rank's next call fails for the same reason, if its
+/* A failed meeting, kept for ranks that had not come. Such a rank's next call fails for the same reason, if its
  * list has a rank of `failed`, and also the rank at fault, if that is known. */
 struct cecl_meeting_failure {
     int64_t at; /* where the log has its event */

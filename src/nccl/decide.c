@@ -138,7 +138,7 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call)
 }
 
 /* CECL_NCCL=strict refuses calls that only move data and go to NCCL. Exceptions: empty calls; if a rank does not exist,
- * NCCL itself refuses the call; if policies differ, all ranks pass all calls to NCCL. */
+ * NCCL itself refuses the call; if policies other than off differ, all pass all calls. */
 static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
     const enum cecl_nccl_reason reason = call->way.reason;

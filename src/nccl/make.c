@@ -24,7 +24,7 @@
 struct hello {
     int32_t policy;
     int32_t together;
-    int32_t tries;  /* trials are on (CECL_NCCL=auto) */
+    int32_t tries;  /* trials are on (auto, CECL_NCCL_TRIALS=1) */
     int32_t reason; /* why this rank passes all calls to NCCL, or NO_REASON */
     uint64_t drawn; /* a random number; rank 0's number is used */
     char words[WORDS];

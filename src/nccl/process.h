@@ -42,7 +42,7 @@ struct cecl_nccl_process {
     enum cecl_nccl_policy policy;
     bool counts;               /* CECL_NCCL_STATS=1 */
     char stats_file[PATH_MAX]; /* CECL_NCCL_STATS_FILE; empty: not set */
-    bool tries;                /* trials are on (CECL_NCCL=auto) */
+    bool tries;                /* trials are on (auto, CECL_NCCL_TRIALS=1) */
     int timeout_ms;            /* CECL_TIMEOUT_MS; 0: waits for ranks have no limit */
     bool is_old;               /* the real NCCL is older than cecl needs */
     bool is_forked; /* this is a forked child, whose parent called NCCL before the fork */

@@ -1,7 +1,7 @@
 /* The fault suite: one rank of a small communicator commits a fault at one point of one call. Each other rank checks
  * that its calls end in time, its error names the faulty rank and no other, every successful result is right, all
- * resources are given back, and the survivors' new communicator works. If the fault is another call, messages are not
- * read: two ranks that differ name each other.
+ * resources are given back, and the survivors' new communicator works. If the faulty rank makes another call, error
+ * texts are not read: ranks that differ name each other.
  *
  *     fault_cases [--list] [--case N] [--part I/P] [--jobs J] [--seed S]
  *

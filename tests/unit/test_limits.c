@@ -1,4 +1,5 @@
-/* ceclCommLimits reports real limits: a call past one is refused for that reason, a call at it not. Ranks of one process. */
+/* ceclCommLimits reports real limits: for that reason a call past one is refused, and a call at it is not. Ranks of one
+ * process. */
 
 #include "../soft_limit.h"
 #include "../with_cmocka.h"
