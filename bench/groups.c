@@ -82,8 +82,6 @@ bool extra_group(const struct run *run, long long *wrong)
     struct many many = {.count = run->options.group,
                         .block = block_of(&run->options, run->nranks, run->options.first),
                         .in_place = run->options.op->in_place_too};
-    if (run->options.op->open)
-        return complain(run, "--group", "one-sided calls cannot be in a group");
     many.sides = calloc((size_t)many.count, sizeof(*many.sides));
     bool fine = many.sides || complain(run, "--group", "no host memory");
     for (int i = 0; i < many.count && fine; i++) {

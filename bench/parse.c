@@ -91,6 +91,8 @@ static bool fits(const struct options *o, int nranks, char *why, size_t bytes)
                  nranks);
     else if (o->in_place && (o->op->passes_on || (o->op->block_per_rank && o->op->reduces)))
         snprintf(why, bytes, "--in-place: %s is measured out of place", o->op->name);
+    else if (o->group && o->op->open)
+        snprintf(why, bytes, "--group: %s is a one-sided call, which no group takes", o->op->name);
     else if (o->corrupt && !o->check)
         snprintf(why, bytes, "--corrupt: -c 1 expected");
     else

@@ -1,4 +1,4 @@
-/* ceclCommLimits reports real limits: for that reason a call past one is refused, and a call at it is not. Ranks of one
+/* ceclCommLimits reports real limits: a call past a limit is refused because of it, a call at it is not. Ranks of one
  * process. */
 
 #include "../soft_limit.h"
