@@ -1,8 +1,8 @@
 """cecl: collectives on the GPU's copy engines.
 
-run      starts a program that uses NCCL, such as PyTorch, with cecl's library instead of NCCL
-stats    reads whether NCCL or cecl carried out that program's calls
-explain  says how a collective of cecl would be carried out here
+run      starts a program that uses NCCL, such as PyTorch, with cecl's libnccl.so.2 in NCCL's place
+stats    reads which of that program's calls cecl carried out, and which NCCL
+explain  tells how cecl would carry out a collective on this machine
 """
 from ._explain import explain
 from ._run import run, stats

@@ -1,4 +1,4 @@
-"""python -m cecl: prints where the parts of this package are, which builds of other programs need."""
+"""python -m cecl: prints where a part of this package is, for builds of other programs."""
 import argparse
 
 from . import _places

@@ -1,4 +1,4 @@
-"""libcecl.so by ctypes: the functions of cecl.h that this package calls, and their errors."""
+"""Opens libcecl.so by ctypes: the functions of cecl.h that this package calls, and their errors."""
 import contextlib
 import ctypes
 import os
@@ -19,7 +19,7 @@ SM_ALLOW = 2  # ceclSmPolicy_t
 
 
 class Error(RuntimeError):
-    """Raised when a function of cecl.h is refused or fails. `result` is its ceclResult_t."""
+    """Raised when a function of cecl.h does not succeed. `result` is the ceclResult_t that it returned."""
 
     def __init__(self, result, words):
         super().__init__(words)
@@ -27,7 +27,7 @@ class Error(RuntimeError):
 
 
 class Config(ctypes.Structure):
-    """ceclConfig_t with all fields left at their defaults."""
+    """ceclConfig_t. Fields that are not passed keep their defaults."""
     _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint),
                 ("device", ctypes.c_int), ("cudaDevice", ctypes.c_int), ("smPolicy", ctypes.c_int),
                 ("timeoutMs", ctypes.c_int), ("poolBytes", ctypes.c_int64),
@@ -41,7 +41,7 @@ class Config(ctypes.Structure):
 
 
 class Options(ctypes.Structure):
-    """ceclOptions_t with all fields left at their defaults."""
+    """ceclOptions_t. Fields that are not passed keep their defaults."""
     _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint),
                 ("smPolicy", ctypes.c_int), ("direction", ctypes.c_int), ("maxSms", ctypes.c_int)]
 
@@ -148,7 +148,7 @@ class _Library:
         self._opened = None
 
     def _open(self):
-        # LIBCECL names another libcecl.so than the package's; tests of a build set it
+        # tests of a build set LIBCECL to the build's libcecl.so
         library = ctypes.CDLL(os.environ.get("LIBCECL") or str(_places.library()))
         library.ceclGetLastError.argtypes, library.ceclGetLastError.restype = [_P], ctypes.c_char_p
         for name, arguments in _FUNCTIONS.items():
@@ -176,7 +176,7 @@ library = _Library()
 
 @contextlib.contextmanager
 def grouped():
-    """A context: the calls made in it go to one group of cecl's."""
+    """A context manager: the calls of cecl within it form one group."""
     library.call("ceclGroupStart")
     try:
         yield

@@ -1,4 +1,4 @@
-"""A process group's communicator of cecl's, the exchange by which its ranks meet, and its enqueued work."""
+"""A process group's cecl communicator, the exchange by which its ranks meet, and the work objects of its calls."""
 import ctypes
 
 import torch
@@ -9,7 +9,7 @@ from ._binding import library
 
 
 class Work(dist._Work):
-    """A call that is enqueued. `results` are the tensors that it writes."""
+    """An enqueued call. `results` are the tensors that it writes."""
 
     def __init__(self, communicator, results, event):
         super().__init__()
@@ -25,7 +25,7 @@ class Work(dist._Work):
         return True
 
     def is_completed(self):
-        """Whether the call is done. On the CPU its state cannot be read, so this waits for the call, and returns True."""
+        """Whether the call is done. On the CPU nothing tells that, so this method waits for the call and returns True."""
         return self._event.query() if self._event is not None else self.wait()
 
     def is_success(self):
@@ -38,7 +38,8 @@ class Work(dist._Work):
         return self._results
 
     def get_future(self):
-        """A future of the results. On GPUs it is done at once; streams that use its value wait for the call."""
+        """A future of the results. On GPUs the future is done at once, and streams that use its value wait for the call. On
+        the CPU the host first waits for the call."""
         if self._event is None:
             self.wait()
             future = torch.futures.Future()
@@ -58,7 +59,7 @@ class Exchange:
         self.oob = binding.Oob(None, binding.GATHER(self._gather))
 
     def all(self, mine):
-        """Gives the bytes of this rank, and returns those of all ranks, in rank order."""
+        """Publishes `mine`, the bytes of this rank, waits for all ranks, and returns their bytes in rank order."""
         self._round += 1
         self._store.set(f"{self._round}/{self._rank}", mine)
         keys = [f"{self._round}/{r}" for r in range(self._size)]
@@ -75,7 +76,7 @@ class Exchange:
 
 
 class Communicator:
-    """A communicator of cecl's on this rank's GPU or CPU. make(pointer): makes it, and writes its handle there."""
+    """A cecl communicator on this rank's GPU or on the CPU. make(pointer) makes it, and writes its handle to `pointer`."""
 
     def __init__(self, device, make):
         self.device, self.handle = device, ctypes.c_void_p()
@@ -95,7 +96,7 @@ class Communicator:
                                                        ctypes.byref(config)))
 
     def split(self, color):
-        """Splits: returns the communicator of the ranks with this color. If color is None, the result has no handle."""
+        """Makes a communicator of the ranks that pass the same color. If color is None, the result has no handle."""
         number = binding.UNDEF if color is None else color
         return Communicator(self.device, lambda handle: library.call("ceclCommSplit", self.handle, number, 0, handle, None))
 
@@ -104,12 +105,12 @@ class Communicator:
         return None if self.stream is None else self.stream.cuda_stream
 
     def begin(self):
-        """Lets the work that is enqueued from here on run after the work of the current stream."""
+        """Makes calls that are enqueued from now on wait for the work that is now on the current stream."""
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
 
     def end(self, used, results):
-        """Returns the work enqueued so far. Keeps the memory of the tensors `used` until that work is done."""
+        """Returns a work object for the calls enqueued so far. Keeps the memory of the tensors `used` until they are done."""
         if self.stream is None:
             self._kept.append(used)
             if len(self._kept) > 64:  # the program has not waited for its last calls
@@ -120,7 +121,7 @@ class Communicator:
         return Work(self, results, self.stream.record_event())
 
     def synchronize(self):
-        """On the CPU: waits for all calls."""
+        """Only on the CPU: waits for all calls."""
         library.call("ceclStreamSynchronize", self.handle, None)
         self._kept.clear()
 

@@ -1,4 +1,4 @@
-"""How a collective would be carried out here."""
+"""Tells how cecl would carry out a collective on this machine."""
 import ctypes
 
 from . import _binding as binding
@@ -10,7 +10,7 @@ TYPES = {"int8": binding.INT8, "uint8": binding.UINT8, "int32": binding.INT32, "
          "float8e4m3": binding.FLOAT8E4M3, "float8e5m2": binding.FLOAT8E5M2}
 REDUCTIONS = {"sum": binding.SUM, "prod": binding.PROD, "max": binding.MAX, "min": binding.MIN,
               "avg": binding.AVG}
-# The function; whether its arguments have a reduction after the type; whether they have a root, which is rank 0.
+# {op: (the function, whether it takes a reduction after the datatype, whether it then takes a root)}
 OPS = {"all_gather": ("ceclAllGather", False, False), "alltoall": ("ceclAlltoAll", False, False),
        "broadcast": ("ceclBroadcast", False, True), "gather": ("ceclGather", False, True),
        "scatter": ("ceclScatter", False, True), "reduce_scatter": ("ceclReduceScatter", True, False),
@@ -30,13 +30,13 @@ def _memory(comms, size):
 
 
 def _told(comm, op, arguments):
-    """Puts rank 0's call into a group, and returns the fields that ceclGroupExplain fills in for it."""
+    """Makes rank 0's call in a group, which is not carried out, and returns what ceclGroupExplain tells of it."""
     told = Explanation()
     library.call("ceclGroupStart")
     try:
         library.call(OPS[op][0], *arguments, comm, None)
     finally:
-        # ends the group; if the call was refused, this raises an Error with the same message
+        # ends the group; if cecl refused the call above, this raises an Error with the refusal's message
         library.call("ceclGroupExplain", comm, ctypes.byref(told))
     return {name: value.decode() if isinstance(value, bytes) else bool(value) if name == "zero_sm" else value
             for name, value in ((field[0], getattr(told, field[0])) for field in told._fields_)}
@@ -49,15 +49,16 @@ def _one_of(name, value, known):
 
 
 def explain(op="all_gather", count=1 << 20, type="float32", ranks=2, in_place=False, reduction="sum"):
-    """Tells how rank 0 of `ranks` would carry out a collective: returns a dict with the fields of cecl.h's
+    """Tells how rank 0 of `ranks` ranks would carry out a collective: returns a dict with the fields of cecl.h's
     ceclExplanation_t. Makes a communicator in this process, on GPUs 0 to ranks - 1 if the machine has them,
     otherwise on the host device. The buffers are memory of ceclMemAlloc.
 
     op         "all_gather", "alltoall", "broadcast", "gather", "scatter", "reduce_scatter", "all_reduce"
                or "reduce"; rank 0 is the root
-    count      elements, as the function of cecl.h counts them
+    count      the number of elements that the op's function in cecl.h takes as its argument
+    type       of the elements: ceclDataType_t in lower case, such as "float32" or "bfloat16"
     in_place   whether the call is in place on rank 0
-    reduction  of the last three ops: "sum", "prod", "max", "min" or "avg"
+    reduction  of reduce_scatter, all_reduce and reduce: "sum", "prod", "max", "min" or "avg"
     """
     _, reduces, is_rooted = _one_of("op", op, OPS)
     arguments = [count, _one_of("type", type, TYPES)]

@@ -1,4 +1,4 @@
-"""Where the parts of the installed package are."""
+"""The paths of the installed package's parts."""
 from pathlib import Path
 
 root = Path(__file__).resolve().parent
@@ -8,7 +8,7 @@ pkg_config = root / "lib" / "pkgconfig"
 
 
 def library():
-    """The path of libcecl.so, by the name under which programs load it."""
+    """The path of libcecl.so by its SONAME, the name under which programs load it."""
     found = sorted((root / "lib").glob("libcecl.so.*"))
     if not found:
         raise FileNotFoundError(f"{root / 'lib'}: no libcecl.so.*; was this package installed by pip?")

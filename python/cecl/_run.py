@@ -1,4 +1,4 @@
-"""Starts programs that use NCCL, but with cecl's library in NCCL's place."""
+"""Starts programs that use NCCL, with cecl's libnccl.so.2 in NCCL's place."""
 import json
 import os
 import subprocess
@@ -10,8 +10,8 @@ def run(command, policy=None, nccl=None, stats_file=None, **options):
     """Runs a command under cecl-run, and returns its exit status.
 
     command     a list: the program and its arguments
-    policy      which calls cecl carries out: "off", "auto" (default), "all" or "strict"
-    nccl        the file of the real NCCL; by default each process looks for it
+    policy      which calls cecl carries out: "off", "auto", "all" or "strict"; by default CECL_NCCL decides, or "auto"
+    nccl        path of the real NCCL; by default each process looks for it
     stats_file  each process appends a line to this file when it ends; see stats
     options     passed to subprocess.run, such as env and cwd
     """
@@ -23,9 +23,9 @@ def run(command, policy=None, nccl=None, stats_file=None, **options):
 
 
 def stats(file=None):
-    """Reads whether NCCL or cecl carried out a program's calls of NCCL: a dict for each process that has ended.
+    """Reads which calls cecl carried out, and which NCCL: returns a list with a dict for each process that has ended.
 
-    file  the file given to run as stats_file, or to cecl-run as --stats=FILE; default: CECL_NCCL_STATS_FILE
+    file  what was passed to `run` as stats_file, or to cecl-run as --stats=FILE; default: CECL_NCCL_STATS_FILE
     """
     file = file or os.environ.get("CECL_NCCL_STATS_FILE")
     if not file:

@@ -1,4 +1,4 @@
-"""Translates tensors for cecl.h: their type and number of elements. Refuses tensors that no call takes."""
+"""Describes tensors as cecl.h needs it, by datatype and number of elements. Refuses tensors that no call takes."""
 import torch
 import torch.distributed as dist
 
@@ -15,7 +15,7 @@ _OPERATIONS = {dist.ReduceOp.SUM: binding.SUM, dist.ReduceOp.PRODUCT: binding.PR
 
 
 def type_of(tensor, reduces=False):
-    """The ceclDataType_t. Types that cecl does not have travel as bytes, except in reductions, which refuse them."""
+    """The tensor's ceclDataType_t. If cecl lacks the type, elements travel as bytes; reductions refuse the tensor."""
     known = _TYPES.get(tensor.dtype)
     if reduces and (known is None or tensor.dtype == torch.bool):
         raise TypeError(f"cecl: a reduction of {tensor.dtype}: one of "
@@ -36,7 +36,7 @@ def operation_of(op):
 
 
 def check(name, tensor, dense=True):
-    """Refuses a tensor that no call takes. dense: whether its elements must lie one after the other."""
+    """Refuses a tensor that no call takes. dense: refuses tensors that are not contiguous, too."""
     if tensor.device.type not in ("cpu", "cuda"):
         raise ValueError(f"cecl: {name} is on {tensor.device}: a GPU or the CPU expected")
     if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():

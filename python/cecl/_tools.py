@@ -1,4 +1,4 @@
-"""The package's commands on PATH. Each replaces itself (exec) by the package's program of the same name."""
+"""The package's commands. Each replaces itself (exec) by the program of the same name in the package."""
 import os
 import sys
 

@@ -1,4 +1,4 @@
-"""The package's version, which only cecl.h defines."""
+"""The package's version, which the build takes from cecl.h."""
 from importlib.metadata import PackageNotFoundError, version
 
 try:

@@ -1,12 +1,12 @@
 """Collectives that torch.distributed does not have, in groups of the backend "cecl".
 
-    collectives.all_gather_v(output, source, counts)                     # rows; a different number from each rank
-    collectives.all_gather_strided(blocks, source)                       # blocks[r] becomes rank r's source
-    collectives.all_to_all_strided(blocks, parts)                        # blocks[r] becomes part `rank` of rank r's parts
-    collectives.all_to_all_permute(output, source, scatter_dim, gather_dim)
+    collectives.all_gather_v(output, source, counts)      # gathers counts[r] rows of each rank r
+    collectives.all_gather_strided(blocks, source)        # blocks[r] = source of rank r
+    collectives.all_to_all_strided(blocks, parts)         # blocks[r] = parts[rank] of rank r, where rank is this rank
+    collectives.all_to_all_permute(output, source, scatter_dim, gather_dim)    # cuts along one dimension, joins along another
 
 The strided calls take views. Nothing is packed: copy engines read and write rows where they lie. For example, this
-gathers a tensor [a, b, c] along dimension 1, from parts [a, b / ranks, c]:
+gathers a tensor `whole` [a, b, c] along dimension 1, from each rank's `part` [a, b / ranks, c]:
 
     all_gather_strided(whole.unflatten(1, (ranks, -1)).movedim(1, 0), part)
 
@@ -27,7 +27,7 @@ from .torch_backend import finish, group_of
 
 
 def parts(length, size):
-    """How `length` elements are divided among the ranks. As in torch.tensor_split, the first ranks may have one more."""
+    """The lengths of the `size` parts into which torch.tensor_split cuts `length`: the first parts may be longer by one."""
     return [length // size + (rank < length % size) for rank in range(size)]
 
 
@@ -40,7 +40,8 @@ def _check_pair(name, output, source, dense):
 
 
 def all_gather_v(output, source, counts, begins=None, group=None, async_op=False):
-    """Gathers rows of dimension 0: counts[r] rows of rank r, to output[begins[r]:]. begins=None: one after the other."""
+    """Gathers counts[r] rows (of dimension 0) of each rank r, to output[begins[r]:]. By default ranks' rows follow one
+    another in rank order. All ranks pass equal counts and begins; source has counts[rank] rows."""
     group = group_of("all_gather_v", group)
     _check_pair("all_gather_v", output, source, True)
     counts, row = [int(count) for count in counts], output.shape[1:]
@@ -60,8 +61,8 @@ def all_gather_v(output, source, counts, begins=None, group=None, async_op=False
 
 
 def _levels(output, source):
-    """The dimensions after the first, each as [size, stride in output, stride in source]. Joins neighbouring dimensions
-    if both tensors' strides allow it."""
+    """The dimensions after the first, each as [size, stride in output, stride in source]. Leaves out those of size 1, and
+    joins neighbouring dimensions if both tensors' strides allow it."""
     levels = []
     for size, *steps in zip(output.shape[1:], output.stride()[1:], source.stride()[1:]):
         if size > 1 and levels and all(above == size * step for above, step in zip(levels[-1][1:], steps)):
@@ -72,9 +73,10 @@ def _levels(output, source):
 
 
 def _rows(name, function, output, source, size):
-    """Describes the calls of `function` that move source to output, both of shape [ranks, ...]. Returns the ceclStrided_t
-    of each call; where each call begins in source and output, in bytes; and whether the calls should form a group: there
-    are several, and they write to separate memory. One call is enough if the rows of a block are equally far apart."""
+    """Describes the calls of `function` that move source to output, both of shape [ranks, ...]. One call is enough if the
+    rows of a block are equally far apart. Returns a ceclStrided_t, the same for all calls; the offsets in source and
+    output, in bytes, at which each call begins; and whether the calls should form a group, as they should if there are
+    several and they write to separate memory."""
     if output.shape != source.shape or output.dim() == 0 or output.shape[0] != size:
         raise ValueError(f"cecl: {name}: output of shape {tuple(output.shape)} and source of {tuple(source.shape)}: equal "
                          f"shapes expected, with one block for each of {size} ranks")
@@ -114,7 +116,7 @@ def _strided(name, function, output, source, group, async_op):
 
 
 def all_gather_strided(output, source, group=None, async_op=False):
-    """Gathers the source of rank r to output[r], a view of any strides. output: [ranks, *source.shape]."""
+    """Gathers the source of each rank r to output[r]. output: [ranks, *source.shape]. Both are views of any strides."""
     group = group_of("all_gather_strided", group)
     return _strided("all_gather_strided", "ceclAllGatherStrided", output, source.expand(group.size(), *source.shape), group,
                     async_op)
@@ -128,9 +130,9 @@ def all_to_all_strided(output, source, group=None, async_op=False):
 
 @functools.lru_cache(1024)
 def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gather_dim, size, rank):
-    """How all_to_all_permute works between tensors of these shapes and strides. Returns both dimensions as numbers from
-    0 on; all ranks' parts of each; the sizes that the output must have, except in gather_dim; and what _rows returns, or
-    None if parts differ. The results are cached, because computing them takes longer than a call."""
+    """Checks and prepares all_to_all_permute for tensors of these shapes and strides. Returns both dimensions, counted
+    from 0; the lengths of all ranks' parts along each; the sizes that the output must have, except in gather_dim; and what
+    _rows returns, or None if lengths differ. Results are cached, because computing them takes longer than a call."""
     name, dims = "all_to_all_permute", len(source_shape)
     if len(shape) != dims or not all(-dims <= dim < dims for dim in (scatter_dim, gather_dim)):
         raise ValueError(f"cecl: {name}: dimensions {scatter_dim} and {gather_dim} of tensors of {dims} and {len(shape)}: "
@@ -153,8 +155,9 @@ def _permuted(shape, steps, source_shape, source_steps, dtype, scatter_dim, gath
 
 
 def all_to_all_permute(output, source, scatter_dim, gather_dim, group=None, async_op=False):
-    """Cuts the source along scatter_dim into a part for each rank, as torch.tensor_split does, and joins, along gather_dim,
-    the parts that arrive. If all parts are equal, nothing is packed; otherwise each side may need a copy."""
+    """Cuts the source along scatter_dim into a part for each rank, as torch.tensor_split does. In rank order, the parts that
+    arrive are joined along gather_dim. If all parts have equal shapes, nothing is packed; otherwise the parts may be copied
+    once before they are sent, and once after they arrive."""
     name = "all_to_all_permute"
     group = group_of(name, group)
     _check_pair(name, output, source, False)

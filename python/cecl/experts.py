@@ -1,17 +1,17 @@
-"""Sends rows to experts and back, in groups of the backend "cecl". The numbers of rows lie on the device: the host never
-reads them.
+"""Sends rows to experts and back, in groups of the backend "cecl". How many rows go where is read on the device, never by
+the host.
 
     inbox = experts.empty((room, hidden), tokens.dtype, tokens.device)
     experts.dispatch(inbox, received, tokens, splits, local_experts, align=16)
     experts.combine(back, returned, results, received, local_experts)
     experts.sum_rows(sums, back, places, weights)
 
-Splits are tensors of int64, shaped as in PyTorch's all_to_all_vdev, all_to_all_vdev_2d and all_to_all_vdev_2d_offset:
-out_splits[0] has the number of rows of each block, out_splits[1] where each block begins. cecl.h says what each call
-does, under ceclAlltoAllvDevice, ceclDispatch, ceclCombine and ceclSumRows. Outputs must be made by `empty`, with equal
-shapes on all ranks.
+Splits are tensors of int64, shaped as in PyTorch's all_to_all_vdev, all_to_all_vdev_2d and all_to_all_vdev_2d_offset. A call
+writes its out_splits (above: `received`, `returned`): out_splits[0] is the number of rows of each block, out_splits[1] the
+row at which each block begins. cecl.h says what each call does, under ceclAlltoAllvDevice, ceclDispatch, ceclCombine and
+ceclSumRows. The outputs of all calls but sum_rows must be made by `empty`, with equal shapes on all ranks.
 
-SMs move the rows. Unless CECL_SM_POLICY is set, each call but sum_rows sets the policy CECL_SM_ALLOW for itself.
+SMs move the rows. If CECL_SM_POLICY is not set, each call but sum_rows sets the policy CECL_SM_ALLOW for itself.
 """
 import ctypes
 import os
@@ -32,7 +32,7 @@ class _Memory:
 
 
 def empty(shape, dtype, device, group=None):
-    """A tensor in symmetric memory, to which peers' kernels can write. Collective: all ranks ask for equal bytes."""
+    """A tensor in symmetric memory, to which peers' kernels can write. Collective: all ranks ask for equally many bytes."""
     device, address = torch.device(device), ctypes.c_void_p()
     communicator = group_of("empty", group)._communicator(device)
     nbytes = torch.Size(shape).numel() * torch.empty((), dtype=dtype).element_size()
@@ -47,7 +47,8 @@ def empty(shape, dtype, device, group=None):
 
 
 def free(tensor, group=None):
-    """Frees the memory of a tensor of `empty`, once no call uses it. Collective. Use no tensor of that memory afterwards."""
+    """Frees the memory of a tensor that `empty` returned. Collective. Does not wait: first let all calls that use the memory
+    end. Use no tensor in that memory afterwards."""
     if tensor.numel() > 0:
         library.call("ceclMemFree", group_of("free", group)._communicator(tensor.device).handle, tensor.data_ptr())
 
@@ -65,7 +66,7 @@ def _check_splits(name, tensor, words):
 
 
 def _scales(scales, output, source):
-    """Returns the fields of ceclExperts_t for a second array, and the array's tensors. scales: (source, output) or None."""
+    """Returns ceclExperts_t's sendscales, recvscales and scalebytes, and the tensors of scales: (source's, output's)."""
     if scales is None:
         return (None, None, 0), []
     sent, received = scales
@@ -78,7 +79,7 @@ def _scales(scales, output, source):
 
 
 def _move(name, output, out_splits, source, splits, group, async_op, experts=None, align=1, scales=None):
-    """Makes a call whose splits lie on the device. experts: how many each rank has; None for alltoallv_device."""
+    """Makes a call whose splits lie on the device. experts: how many a rank has; None for alltoallv_device."""
     group = group_of(name, group)
     sendrows, count = _rows("the source", source)
     recvrows, received = _rows("the output", output)
@@ -107,23 +108,26 @@ def _move(name, output, out_splits, source, splits, group, async_op, experts=Non
 
 
 def alltoallv_device(output, out_splits, source, splits, group=None, async_op=False):
-    """Sends splits[r] rows to rank r. PyTorch's all_to_all_vdev."""
+    """Sends splits[r] rows to each rank r, as PyTorch's all_to_all_vdev does. out_splits: [2, ranks]."""
     return _move("ceclAlltoAllvDevice", output, out_splits, source, splits, group, async_op)
 
 
 def dispatch(output, out_splits, source, splits, experts, align=1, scales=None, group=None, async_op=False):
-    """Sends rows to the experts of all ranks, `experts` on each. PyTorch's all_to_all_vdev_2d. scales: (tensor of the
-    source, tensor of the output); row i of the scales travels with row i of the source."""
+    """Sends rows to the experts of all ranks, as PyTorch's all_to_all_vdev_2d does. experts: how many a rank has. splits:
+    [ranks * experts] rows for each expert; out_splits: [2, ranks * experts]. In the output each expert's rows begin at a
+    multiple of `align`. scales: (the source's, the output's): row i of the first travels with row i of the source."""
     return _move("ceclDispatch", output, out_splits, source, splits, group, async_op, experts, align, scales)
 
 
 def combine(output, out_splits, source, splits, experts, scales=None, group=None, async_op=False):
-    """Sends rows back. splits: the out_splits that dispatch wrote. PyTorch's all_to_all_vdev_2d_offset."""
+    """Sends rows back to the ranks that dispatched them, as PyTorch's all_to_all_vdev_2d_offset does. splits: the out_splits
+    that `dispatch` wrote."""
     return _move("ceclCombine", output, out_splits, source, splits, group, async_op, experts, 1, scales)
 
 
 def sum_rows(sums, rows, places, weights=None, group=None, async_op=False):
-    """For each token, adds the rows whose numbers are in places[token], each times its weight. Local."""
+    """For each token, adds the rows whose numbers are in places[token], each times its weight, which is 1 if `weights` is
+    None. Local. places: [tokens, rows of a token]."""
     (nrows, count), (tokens, each) = _rows("rows", rows), places.shape
     _check_splits("places", places, tokens * each)
     if weights is not None and (weights.dtype != torch.float32 or weights.shape != places.shape):

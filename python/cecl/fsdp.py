@@ -1,11 +1,11 @@
 """FSDP2 by cecl: gathers that take no SM, and gradients that travel as 16 bits and are summed to fp32.
 
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    fully_shard(model, mp_policy=policy)         # of any backend's groups
+    fully_shard(model, mp_policy=policy)         # groups may be of any backend
     cecl.fsdp.use(model)
 
-Without cecl, FSDP2 converts gradients to fp32 and then sends them. With cecl the sums are the same, bit for bit, and
-half as many bytes travel. Gradients that FSDP2 has added up in fp32 (set_requires_gradient_sync(False)) travel in fp32.
+By itself FSDP2 converts gradients to fp32 and then sends them. With cecl half as many bytes travel, and the sums are equal,
+bit for bit. Gradients that FSDP2 has accumulated in fp32 (set_requires_gradient_sync(False)) travel in fp32.
 """
 import torch
 import torch.distributed as dist
@@ -24,15 +24,15 @@ class _Gather(AllGather):
 
 
 class _ReduceScatter(ReduceScatter):
-    """Relies on the order in which FSDP2 allocates the input of a reduce-scatter, copies the gradients to it, and then
-    allocates the output. No document of torch promises this order. In another order the types of input and output would
-    not fit, and cecl would refuse the call."""
+    """Relies on FSDP2's order: it allocates the input of a reduce-scatter, then copies the gradients there, and then
+    allocates the output. No document of torch promises this order. In another order the datatypes of input and output
+    would not fit, and cecl would refuse the call."""
 
     def __init__(self):
         self._gradients, self._allocated = None, 0
 
     def begin(self, gradients):
-        """Called before each reduction. gradients: the gradients' type, or None if they have several types."""
+        """Called before each reduction. gradients: the gradients' datatype, or None if they have several."""
         self._gradients, self._allocated = gradients, 0
 
     def allocate(self, size, *, dtype, device):
@@ -57,7 +57,7 @@ def _gradient_types(params):
 
 
 def _tell(params, scatter):
-    """Makes FSDP2 tell `scatter` the gradients' type before each reduction. By itself FSDP2 does not."""
+    """Makes FSDP2 tell `scatter` the gradients' datatype before each reduction. By itself FSDP2 does not."""
     post_backward = params.post_backward
 
     def told(*unused):
@@ -69,7 +69,7 @@ def _tell(params, scatter):
 
 
 def use(model):
-    """Lets cecl make the gathers and reduce-scatters of all modules of `model` to which fully_shard has been applied.
+    """Makes cecl carry out the gathers and reduce-scatters of all modules of `model` to which fully_shard has been applied.
     Returns the model. Local; the ranks of a group meet at the group's first gather."""
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not modules:
@@ -77,7 +77,7 @@ def use(model):
     for module in modules:
         params = module._get_fsdp_state()._fsdp_param_group
         if params is None or isinstance(params._reduce_scatter_comm, _ReduceScatter):
-            continue  # it has no parameters of its own, or an earlier `use` has done this
+            continue  # the module has no parameters of its own, or an earlier `use` has changed it
         scatter = _ReduceScatter()
         module.set_custom_all_gather(_Gather())
         module.set_custom_reduce_scatter(scatter)

@@ -2,7 +2,7 @@
 
     whole = torch.ops.cecl.all_gather_into_tensor(shard, ranks, cecl.ops.name(group))
 
-They have the names and arguments of torch's own operators (_c10d_functional, symm_mem), if torch has such an operator;
+If torch has the same operator in torch.ops._c10d_functional or torch.ops.symm_mem, the name and the arguments are torch's;
 docs/python.md lists the differences. Results need no wait_tensor. Operators that return a tensor have gradients, except
 all_gather_v.
 """
@@ -23,7 +23,7 @@ _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG, "product": di
 
 
 def name(group=None):
-    """The name of a group, which operators take; by default of the group of all ranks. Compiled functions may call it."""
+    """The name of a group, by which operators know it. Default: the group of all ranks. Compiled functions may call `name`."""
     if isinstance(group, str):
         return group
     return (dist.group.WORLD if group is None else group).group_name
@@ -76,8 +76,8 @@ def _shorter(function, tensor, dim, size):
 
 
 def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *call: call):
-    """Defines an operator. fake: makes a result of the right shape, without data. backward(gradient, *kept): the gradient
-    of the first argument; keep(*arguments): returns `kept`."""
+    """Defines an operator. fake: makes a result of the right shape, without data. backward(gradient, *kept): returns the
+    gradient of the first argument; keep(*arguments): returns `kept`, what `backward` needs of the arguments."""
     at = schema.index("(")
     qualified = "cecl::" + schema[:at]
     if backward is None:
@@ -85,13 +85,13 @@ def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *ca
         made = torch.library.custom_op(qualified, function, mutates_args=mutated, schema=schema[at:])
         made.register_fake(fake or (lambda *arguments, **named: None))
         return
-    # not custom_op: at each call it would check that the result is no argument, which takes longer than the call
+    # not by custom_op, which at each call would check that the result is none of the arguments: longer than cecl's call takes
     torch.library.define(qualified, schema[at:], tags=(torch.Tag.pt2_compliant_tag,))
     torch.library.impl(qualified, "default", function)
     torch.library.register_fake(qualified, fake)
     others = [None] * schema.count(",")
 
-    def setup(ctx, inputs, output):  # pylint: disable=unused-argument; torch names it
+    def setup(ctx, inputs, output):  # pylint: disable=unused-argument; torch passes it by name
         ctx.kept = keep(*inputs)
 
     torch.library.register_autograd(qualified, lambda ctx, gradient: (backward(gradient.contiguous(), *ctx.kept), *others),
@@ -161,7 +161,7 @@ def _check_matrix(function, tensor, out, count):
 
 
 def _reduce_scatter_offset(tensor, out, group_name, dim, offsets=None, dst_ranks=None, red_op="sum"):
-    """offsets: where blocks end along `dim`. One call of cecl reduces the j-th block of each rank; their sizes are equal."""
+    """offsets: where blocks end along `dim`. Call j of cecl reduces each rank's j-th block, so these have equal sizes."""
     function, group = "reduce_scatter_offset", group_of("cecl::reduce_scatter_offset", group_name)
     size, op = group.size(), _operation(function, red_op)
     if dim not in (0, 1):
@@ -210,7 +210,7 @@ def _multi_root_tile_reduce(in_tiles, out_tile, roots, group_name, reduce_op="su
 
 
 def _spread(gradient, reduce_op, size):
-    """The gradient of each rank's input, from the gradient of the sum or average."""
+    """Turns the gradient of a sum or average into that of each rank's input."""
     if reduce_op not in ("sum", "avg"):
         raise NotImplementedError(f"cecl: the gradient of a reduction by {reduce_op!r}: 'sum' or 'avg' expected")
     return gradient / size if reduce_op == "avg" else gradient
@@ -299,7 +299,7 @@ def _along_fake(*call):
 
 
 def _along_back(tensor, scatter_dim, gather_dim, _length, group_name):
-    """The arguments of the exchange that sends the gradient back."""
+    """The arguments, after the tensor, of the all_to_all_along_dims that sends the gradient back."""
     return gather_dim, scatter_dim, tensor.shape[scatter_dim], group_name
 
 
@@ -315,8 +315,8 @@ class _Along(torch.autograd.Function):
 
 
 def all_to_all_along_dims(tensor, *call):
-    """torch.ops.cecl.all_to_all_along_dims. Outside of torch.compile, on plain tensors and without dispatch modes, calls
-    the function directly, because torch's dispatch of an operator takes longer than the call."""
+    """Calls torch.ops.cecl.all_to_all_along_dims. Outside of torch.compile, on plain tensors and without dispatch modes it
+    calls the operator's function directly, because torch's dispatch of an operator takes longer than cecl's call."""
     if (torch.compiler.is_compiling() or type(tensor) not in (torch.Tensor, torch.nn.Parameter) or
             is_in_torch_dispatch_mode()):
         return torch.ops.cecl.all_to_all_along_dims(tensor, *call)

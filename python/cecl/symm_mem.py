@@ -1,8 +1,8 @@
-"""Symmetric memory for a program's own kernels: tensors whose addresses all ranks know. Functions have the names of
-torch.distributed._symmetric_memory.
+"""Symmetric memory for a program's own kernels: each rank has addresses at which its kernels reach all ranks' tensors. The
+functions have the names of those of torch.distributed._symmetric_memory.
 
-    tensor = symm_mem.empty(1024, dtype=torch.float32, device="cuda")    # this rank's alone
-    handle = symm_mem.rendezvous(tensor, group)                          # all ranks; a group or its name, of any backend
+    tensor = symm_mem.empty(1024, dtype=torch.float32, device="cuda")    # local: peers do not reach it yet
+    handle = symm_mem.rendezvous(tensor, group)                          # collective; group: of any backend, or its name
     kernel[grid](handle.buffer_ptrs_dev, handle.signal_pad_ptrs_dev, handle.rank, handle.world_size)
 
 All ranks must be on one host. If a kernel waits for a word of a signal pad, and the rank that should write it dies, cecl
@@ -45,8 +45,8 @@ def empty(*size, dtype=None, device=None):
 
 
 def get_mem_pool(device):
-    """A torch.cuda.MemPool for torch.cuda.use_mem_pool. `rendezvous` also takes tensors of other pools, if their memory is
-    of cudaMalloc."""
+    """A torch.cuda.MemPool for torch.cuda.use_mem_pool. `rendezvous` also takes tensors of other pools, if cudaMalloc made
+    their memory."""
     device = torch.device(device)
     index = torch.cuda.current_device() if device.index is None else device.index
     if index not in _pools:
@@ -59,7 +59,7 @@ def get_signal_pad_size():
 
 
 def set_signal_pad_size(size):
-    """Sets how many bytes the signal pads of later handles have; equal on all ranks."""
+    """Sets how many bytes the signal pads of later handles have. All ranks must set the same number."""
     global _pad_bytes  # pylint: disable=global-statement
     if size <= 0 or size % 8:
         raise ValueError(f"cecl: set_signal_pad_size: {size} bytes: a multiple of 8 expected")
@@ -67,7 +67,7 @@ def set_signal_pad_size(size):
 
 
 def set_backend(name):
-    """Does nothing but check the name, because there is only one backend."""
+    """Only checks the name, because there is only one backend."""
     if name not in ("CUDA", "CECL"):
         raise ValueError(f"cecl: set_backend: {name!r}: cecl's own memory is meant here, 'CUDA' or 'CECL' expected")
 
@@ -96,14 +96,14 @@ class _Managed(ctypes.Structure):
     _fields_ = [("layout", _Layout), ("context", ctypes.c_void_p), ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
 
 
-_alive = {}  # what tensors refer to, by the address of their _Managed
+_alive = {}  # what a tensor on memory of a peer needs, by the address of its _Managed
 _drop = dict(_Managed._fields_)["deleter"](lambda managed: _alive.pop(managed, None) and None)
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 def _bytes_at(address, nbytes, device, owner):
-    """A tensor of the bytes at an address. It keeps `owner` alive."""
+    """A tensor of the bytes at an address. The tensor keeps `owner` alive."""
     shape, stride = (ctypes.c_int64 * 1)(nbytes), (ctypes.c_int64 * 1)(1)
     kind = (1, 0) if device.type == "cpu" else (2, device.index)
     managed = _Managed(_Layout(address, *kind, 1, 1, 8, 1, shape, stride, 0), None, _drop)
@@ -143,7 +143,7 @@ class SymmetricMemory:
 
     def _tensor(self, name, pointers, room, rank, sizes, dtype, offset):
         self._check(name)
-        self._memory.pointer(rank)  # refuses a handle whose group has ended, and a number that is no rank
+        self._memory.pointer(rank)  # raises an error if the group has ended, or if there is no such rank
         sizes, begin = torch.Size(sizes), (offset or 0) * dtype.itemsize
         nbytes = sizes.numel() * dtype.itemsize
         if begin < 0 or begin + nbytes > room:
@@ -153,11 +153,11 @@ class SymmetricMemory:
         return _bytes_at(pointers[rank] + begin, nbytes, self.device, self).view(dtype).view(sizes)
 
     def get_buffer(self, rank, sizes, dtype, storage_offset=0):
-        """A tensor on the memory of a rank. storage_offset: where it begins in that memory, in elements of `dtype`."""
+        """A tensor on the memory of a rank. storage_offset: where the tensor begins in that memory, in elements of `dtype`."""
         return self._tensor("get_buffer", self.buffer_ptrs, self.buffer_size, rank, sizes, dtype, storage_offset)
 
     def get_signal_pad(self, rank, sizes=(), dtype=None, storage_offset=0):
-        """A tensor on the signal pad of a rank; by default all of it, as words of 32 bits."""
+        """A tensor on the signal pad of a rank; by default on the whole pad, as words of 32 bits."""
         dtype = torch.uint32 if dtype is None else dtype
         sizes = sizes or [self.signal_pad_size // dtype.itemsize - (storage_offset or 0)]
         return self._tensor("get_signal_pad", self.signal_pad_ptrs, self.signal_pad_size, rank, sizes, dtype, storage_offset)
@@ -169,7 +169,7 @@ class SymmetricMemory:
         return binding.SIGNALS - _SIGNALS + channel
 
     def barrier(self, channel=0, timeout_ms=0):  # pylint: disable=unused-argument; the group's timeout holds
-        """Lets later work of the current stream wait for the earlier work of all ranks. On the CPU the host waits."""
+        """Makes later work of the current stream wait for the earlier work of all ranks' streams. On the CPU the host waits."""
         self._signal("barrier", channel)
         self._memory._enqueue("ceclBarrier")
 
@@ -183,8 +183,8 @@ class SymmetricMemory:
         self._memory._enqueue("ceclWaitSignal", 1, ctypes.byref(wait))
 
     def free(self):
-        """Ends the handle; the end of its group does so, too. Collective. After that no kernel may use the memory of peers.
-        Until then this rank's memory stays allocated."""
+        """Ends the handle, as the end of its group does. Collective. The handle has kept this rank's memory allocated; now no
+        kernel may use peers' memory any more."""
         self._check("free")
         self._group.handles.pop(self.buffer_ptrs[self.rank], None)
         for window in (self._memory, self._pads):

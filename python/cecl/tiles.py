@@ -1,5 +1,5 @@
-"""Reductions of tiles of a matrix, in groups of the backend "cecl": what PyTorch's reduce_scatter_offset and
-multi_root_tile_reduce do, in one call.
+"""Reductions of tiles of a matrix, in groups of the backend "cecl". One call does what PyTorch's reduce_scatter_offset or
+multi_root_tile_reduce does.
 
     tiles.reduce_scatter(outputs, source, [(0, 0), (0, columns)], (rows, columns))
 
@@ -15,8 +15,8 @@ from .torch_backend import group_of
 
 
 def reduce_scatter(output, source, begins, shape, group=None, op=dist.ReduceOp.SUM, async_op=False):
-    """Reduces tiles of `shape` (rows, columns) of all ranks' sources, which are matrices of equal shapes. begins: the row
-    and column at which each tile begins; first the tiles for rank 0, then as many for rank 1, and so on. output: this
+    """Reduces tiles of the ranks' sources, which are matrices of equal shapes. shape: (rows, columns) of a tile. begins:
+    (row, column) at which each tile begins: first the tiles for rank 0, then as many for rank 1, and so on. output: this
     rank's tiles, [tiles of a rank, rows, columns]."""
     group = group_of("reduce_scatter", group)
     rows, columns = shape

@@ -2,14 +2,14 @@
 
 Makes collectives and messages of contiguous tensors, on GPUs (without SMs if they only move data) and on the CPU. A
 group makes a communicator for each device at the first call with a tensor of that device, so all ranks of the group
-must make that first call. Ranks on several hosts have not been tested.
+must make that first call. All ranks must be on one host: several were not tested with GPUs, and are refused on the CPU.
 
 Messages are collected until the program waits for one of them, or the group makes another call. Then all of them are
 sent together, so two ranks may send to each other in any order.
 
 As with NCCL, a call on GPU tensors with async_op=True is enqueued on a stream of the group's own, after the work of the
-current stream. `wait()` then makes the current stream wait for the call; the host does not wait. Most other calls are
-enqueued on the current stream. On CPU tensors `wait()` waits for the result.
+current stream. `wait()` then makes the current stream wait for the call; the host does not wait. Most calls without
+async_op=True are enqueued on the current stream. For calls on CPU tensors the host waits in `wait()`.
 """
 import weakref
 
@@ -38,7 +38,7 @@ _beside = weakref.WeakKeyDictionary()  # {group of another backend: group of thi
 
 
 def beside(group):
-    """The group itself if it is of this backend; otherwise one of this backend with the same ranks, by the same store."""
+    """The group itself if it is of this backend. Otherwise a group of this backend with the same ranks and store."""
     if isinstance(group, ProcessGroupCecl):
         return group
     if group not in _beside:
@@ -48,7 +48,7 @@ def beside(group):
 
 
 def finish(work, async_op):
-    """Returns the work. Without async_op makes the current stream wait for the work instead, and returns None."""
+    """With async_op returns the work. Without it makes the current stream wait for the work, and returns None."""
     if async_op or work is None:
         return work
     work.wait()
@@ -56,7 +56,7 @@ def finish(work, async_op):
 
 
 def _is_async(opts):
-    """Whether the caller wants a work object to wait for. Older versions of torch do not tell: they always want one."""
+    """Whether the caller wants a work object, to wait for it. Older versions of torch lack the option: they always want one."""
     return getattr(opts, "asyncOp", True)
 
 
@@ -76,7 +76,7 @@ def _parts(name, lists, size, tensor):
 
 
 class _Message(dist._Work):
-    """A collected message: it will be sent together with other messages."""
+    """A message that is collected, to be sent together with others."""
 
     def __init__(self, group, device, results, call):
         super().__init__()
@@ -212,9 +212,9 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return found
 
     def _run(self, name, tensors, results, call, dense=True, async_op=True):
-        """Enqueues call(communicator, stream) on the device of `tensors`. Checks the tensors, unless `dense` is None, and
-        keeps them until the call is done. A GPU call without async_op and outside a group of calls goes to the current
-        stream, and the result is None."""
+        """Enqueues call(communicator, stream) on the device of `tensors`, and returns its work. Checks the tensors, unless
+        `dense` is None, and keeps them until the call is done. Without async_op, a GPU call goes to the current stream and
+        returns None, unless a group of calls has begun."""
         for number, tensor in enumerate(tensors if dense is not None else ()):
             check(f"{name}: tensor {number}", tensor, dense)
             if tensor.device != tensors[0].device:
@@ -242,7 +242,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
                          async_op=async_op)
 
     def _with_stream(self, device, function):
-        """Runs function() on the group's stream, after the group's calls; on the CPU once these calls are done."""
+        """Enqueues what function() does on the group's stream, after the group's calls. On the CPU first waits for them."""
         communicator = self._communicator(device)
         if communicator.stream is None:
             communicator.synchronize()
@@ -270,8 +270,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
     _end_coalescing = end_coalescing
 
     def _coalesced(self, calls):
-        """Makes all calls in one group of cecl's, and returns their work. If torch has begun a group, only adds the calls
-        to it, and returns None."""
+        """Makes all calls in one group of cecl's, and returns their work. If torch has begun to coalesce calls, only adds
+        these calls to its group, and returns None."""
         if self._grouped is not None:
             for call in calls:
                 call()
@@ -415,11 +415,11 @@ class ProcessGroupCecl(dist.ProcessGroup):
                           root)
 
     def barrier(self, opts=None):
-        """Also lets the host wait, as users of torch expect of a barrier."""
+        """Makes the host wait, too, as users of torch expect of a barrier."""
         device = getattr(opts, "device", None)
         self.begin_messages()
         if device is None and self._communicators:
-            communicator = next(iter(self._communicators.values()))  # the first of the group, the same on all ranks
+            communicator = next(iter(self._communicators.values()))  # the first that the group made: the same on all ranks
         else:
             communicator = self._communicator(device or torch.device("cpu"))
         communicator.begin()
@@ -430,7 +430,7 @@ class ProcessGroupCecl(dist.ProcessGroup):
     # -- messages
 
     def _message(self, name, tensor, results, peer):
-        """Collects a message. If torch has begun a group of calls, adds the message to that group instead."""
+        """Collects a message. If torch has begun to coalesce calls, adds the message to torch's group instead."""
         def call():
             return self._call(name, [tensor], results, tensor, count_of(tensor), type_of(tensor), peer)
         if self._grouped is not None:
@@ -466,8 +466,8 @@ class ProcessGroupCecl(dist.ProcessGroup):
 
 def split(color, group=None):
     """Makes a group of the ranks of `group` that give this color (a number of 0 or more), in their order in `group`.
-    Returns None if color is None. Collective over `group`. Also splits the communicators of `group` (ceclCommSplit), so
-    that registered memory is registered in the new ones."""
+    Returns None if color is None. Collective over `group`. Also splits the communicators of `group` (ceclCommSplit): memory
+    that is registered in them is then registered in the new ones, too."""
     parent = group_of("split", group)
     if color is not None and not (isinstance(color, int) and 0 <= color < 2**31):
         raise ValueError(f"cecl: split: color {color!r}: a number from 0 to 2**31 - 1, or None, expected")

@@ -5,8 +5,8 @@ attention layer it has whole sequences, for a part of the heads.
     seen = attention(query, key, value)              # [batch, sequence, heads / ranks, dim]
     seen = ulysses.gather_heads(seen)                # [batch, sequence / ranks, heads, dim]
 
-Each call is one exchange, which reads and writes rows where they lie. Nothing is permuted, and nothing is copied if
-the number of ranks divides heads and sequences. Tensors may be views, such as parts of a fused projection. The
+Each call is one exchange. If the number of ranks divides the number of heads and the sequence's length, rows are read and
+written where they lie: nothing is permuted or packed. Tensors may be views, such as parts of a fused projection. The
 gradient of each call is the other call. torch.compile(fullgraph=True) takes both.
 """
 from . import ops
@@ -19,12 +19,12 @@ def _exchange(function, tensor, scatter_dim, gather_dim, length, group):
 
 
 def scatter_heads(tensor, sequence=None, group=None):
-    """[batch, sequence / ranks, heads, dim] -> [batch, sequence, heads / ranks, dim]. sequence: the whole length, needed
-    if the number of ranks does not divide it. As in torch.tensor_split, the first ranks then have one more."""
+    """[batch, sequence / ranks, heads, dim] -> [batch, sequence, heads / ranks, dim]. sequence: the whole sequence's length,
+    needed if the number of ranks does not divide it. Parts are then as those of torch.tensor_split."""
     return _exchange("scatter_heads", tensor, 2, 1, sequence, group)
 
 
 def gather_heads(tensor, heads=None, group=None):
-    """[batch, sequence, heads / ranks, dim] -> [batch, sequence / ranks, heads, dim]. heads: the number of all heads,
-    needed if the number of ranks does not divide it."""
+    """[batch, sequence, heads / ranks, dim] -> [batch, sequence / ranks, heads, dim]. heads: the number of heads on all ranks
+    together, needed if the number of ranks does not divide it."""
     return _exchange("gather_heads", tensor, 1, 2, heads, group)

@@ -1,11 +1,11 @@
-"""One-sided calls in groups of the backend "cecl": windows, memory that other ranks read and write, and signals.
+"""One-sided calls in groups of the backend "cecl". Ranks read and write each other's memory in windows, and send signals.
 
-    window = windows.share(inbox)              # on all ranks; inbox: memory of experts.empty, or on a GPU any tensor
-    window.put(tensor, peer, signal=7)         # rank 0; the peer makes no call for it
-    window.wait(0, signal=7)                   # the peer: work that follows sees the bytes
+    window = windows.share(inbox)              # all ranks; inbox: a tensor of experts.empty, or on a GPU any contiguous one
+    window.put(tensor, peer, signal=7)         # rank 0; the peer makes no call for the copy
+    window.wait(0, signal=7)                   # the peer: later work of the current stream sees the bytes
 
-Copy engines move the bytes. On GPUs a call is enqueued on the current stream, and the group's other calls do not wait
-for it. On the CPU a call is done when it returns. cecl.h says more, under "One-sided calls".
+Copy engines move the bytes. On GPUs a one-sided call is enqueued on the current stream, and the group's collectives and
+messages do not wait for it. On the CPU the call is done when it returns. cecl.h says more, under "One-sided calls".
 """
 import ctypes
 
@@ -54,27 +54,28 @@ class Window:
         return at.value
 
     def put(self, tensor, peer, offset=0, signal=None):
-        """Copies a tensor into the peer's memory. Then sends the peer a signal, unless `signal` is None."""
+        """Copies a tensor into the peer's memory, from element `offset` on. Then sends the peer the signal with the number
+        `signal`, unless that is None."""
         if signal is None:
             self._move("ceclPut", tensor, peer, offset)
         else:
             self._move("ceclPutSignal", tensor, peer, offset, signal)
 
     def get(self, tensor, peer, offset=0):
-        """Fills a tensor from the peer's memory."""
+        """Fills a tensor from the peer's memory, which is read from element `offset` on."""
         self._move("ceclGet", tensor, peer, offset)
 
     def signal(self, peer, signal=0):
-        """Sends a signal, 0 to 63, after all earlier work of the stream."""
+        """Sends a signal, whose number is 0 to 63, after all earlier work of the current stream."""
         self._enqueue("ceclSignal", peer, signal)
 
     def wait(self, peer, signal=0, count=1):
-        """Waits for `count` signals of a peer, and takes them. The current stream waits; on the CPU the host does."""
+        """Waits for `count` signals of a peer, and takes them, so later waits need new ones. The current stream waits; on the
+        CPU the host does."""
         self._enqueue("ceclWaitSignal", 1, ctypes.byref(binding.SignalWait(peer, signal, count)))
 
     def free(self):
-        """Ends the window. Collective; waits until no one-sided call uses this rank's memory, which stays the
-        caller's."""
+        """Ends the window. Collective: waits until no one-sided call uses this rank's memory. The memory stays the caller's."""
         if self._handle and self._communicator.handle:
             if self._communicator.stream is not None:
                 torch.cuda.synchronize(self._communicator.device)
