@@ -108,8 +108,7 @@ static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cec
     return ceclSuccess;
 }
 
-/* Copied flags of one phase share a batch. Flags never share a batch with data, because a batch has
- * no order. */
+/* Copied flags of one phase share a batch. Flags never share a batch with data, because a batch has no order. */
 static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step, uint32_t *values,
                           uint32_t *flag)
 {
@@ -129,8 +128,8 @@ static void add_flag_copy(struct cecl_bound *bound, const struct cecl_step *step
     add_copy(bound, last, flag, NULL, sizeof(*flag));
 }
 
-/* Makes a cell of the address on which the last operation works. So far that is the word of slot 0; each issue uses the
- * word of the slot that the caller of the issue gives. */
+/* Makes a cell of the address on which the last operation works. As bound here, that is the word of slot 0; at each
+ * issue it becomes the word of the slot that bound->given names. */
 static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, uint32_t slot_bytes)
 {
     struct cecl_memop *op = &bound->ops[bound->nops - 1];
@@ -141,7 +140,7 @@ static void take_slot(struct cecl_bound *bound, const struct cecl_step *step, ui
                                           .counter = CECL_CELL_GIVEN};
 }
 
-/* Adds an operation on a word of a slot. At each issue the caller of the issue gives the slot and the value. */
+/* Adds an operation on a word of a slot. At each issue bound->given has the slot and the value. */
 static void add_slot_op(struct cecl_bound *bound, const struct cecl_step *step,
                         enum cecl_memop_kind kind, uint32_t *word, uint32_t slot_bytes)
 {
@@ -204,7 +203,7 @@ static bool is_reset(const struct cecl_engine *engine, const struct cecl_plan *p
            engine->flags.counters[step->counter].replay == CECL_REPLAY_RESET;
 }
 
-/* If step `at` ends a run of waits whose words are reset, resets the words of the whole run. It does so only then,
+/* If step `at` ends a run of waits whose words are reset, resets the words of the whole run. No word is reset earlier,
  * because until then the words tell the watchdog which peers have come. */
 static void bind_resets(const struct cecl_engine *engine, const struct cecl_plan *plan, uint32_t at,
                         struct cecl_bound *bound)
@@ -330,8 +329,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
     return ceclSuccess;
 }
 
-/* Makes the side lane's stream when a plan first needs it, for a side lane or for urgent
- * kernels. */
+/* Makes the side lane's stream when a plan first needs it, for a side lane or for urgent kernels. */
 static ceclResult_t make_side(struct cecl_engine *engine, const struct cecl_bound *bound)
 {
     bool wanted = false;

@@ -1,11 +1,10 @@
-/* A bound plan: the plan's copies and flags with addresses, ready for the device. Internal to
- * src/ce. */
+/* A bound plan: the plan's copies and flags with addresses, ready for the device. Internal to src/ce. */
 #ifndef CECL_CE_BOUND_H
 #define CECL_CE_BOUND_H
 
 #include "ce/engine.h"
 
-/* A command: work of one kind on one lane, issued by one call to the device (by one for each reduction). */
+/* A command: work of one kind on one lane. One call to the device issues it; each reduction takes a call of its own. */
 enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,
@@ -69,8 +68,7 @@ struct cecl_bound *cecl_bound_new(const struct cecl_plan *plan);
 /* bound.c: empties a bound plan, and makes room for all that `plan` can need. Allocates nothing if the plan has no
  * kernels, no copies of rows, and at most as many steps and copies as an earlier plan. `bound` may be zeroed. */
 ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan *plan);
-/* bound.c: adds a command. `first` is the index of the command's first item, or the lane that the command
- * follows. */
+/* bound.c: adds a command. `first` is the index of the command's first item, or the lane that the command follows. */
 struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
                                         uint8_t lane, uint32_t first);
 /* A long call writes `done` each time it has passed this many phases. If `done` were 32,768 phases (half a cycle of
@@ -85,7 +83,7 @@ ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_
 ceclResult_t cecl_bound_issue(const struct cecl_engine *engine, const struct cecl_bound *bound,
                               ceclStream_t work, bool is_captured);
 
-/* bind.c: makes a cell of a word: at each issue the word gets the counter's value plus `k` steps. */
+/* bind.c: makes a cell of a word: at each issue the word gets the value that stands for +k (struct cecl_counter). */
 void cecl_bound_value(const struct cecl_engine *engine, struct cecl_bound *bound, uint32_t counter,
                       uint32_t k, uint32_t *word);
 

@@ -17,17 +17,17 @@
  * number. So no rank passes phase 1 if a peer has launched another graph. Before phase 1, data moves only to
  * staging, or from a rank to itself.
  *
- * Two phases would not be enough. Each replay writes the same values, so a word does not show which replay wrote it. A
- * rank could then mistake a peer's phase 2 of the previous call for phase 2 of this call.
+ * At least three phases are needed. Each replay writes the same values, so a word does not show which replay wrote it.
+ * With two phases, a rank could mistake a peer's phase 2 of the previous call for phase 2 of this call.
  */
 #ifndef CECL_CE_CAPTURE_H
 #define CECL_CE_CAPTURE_H
 
 #include "plan/plan.h"
 
-/* Makes `plan` the plan of a captured call. If one kernel carries out the call and counts captured calls itself, keeps
- * the plan's steps; such a call is a small call or, with `meets`, a reduction between two barriers. All ranks decide
- * alike. Frees the plan on failure.
+/* Makes `plan` the plan of a captured call. Keeps the plan's steps if one kernel carries out the whole call, because
+ * the kernel itself counts captured calls: for a small call and, if `meets` (as in struct cecl_device), for a reduction
+ * between two barriers. All ranks decide alike. Frees the plan on failure.
  *
  * number  the call's number among the communicator's captured calls. Equal on all ranks, and not 0.
  *         (0 for copies within this rank.) */

@@ -67,7 +67,7 @@ static bool sends_result(const struct cecl_plan *plan, uint32_t at, uint8_t lane
 }
 
 /* Whether kernels before step `at` have written to peers since this lane signalled or waited last. If so, the stream
- * must signal, because a kernel's signal comes only after that kernel's own writes. */
+ * must signal, because a kernel's signal is ordered only after writes of that same kernel. */
 static bool follows_writes(const struct cecl_plan *plan, uint32_t at, uint8_t lane)
 {
     for (; at >= 2 && plan->steps[at - 1].kind >= CECL_STEP_COPY &&

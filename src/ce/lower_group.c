@@ -165,7 +165,7 @@ static ceclResult_t lower_together(struct cecl_part *parts, uint32_t nparts,
     ceclResult_t result = ceclSuccess;
     for (uint32_t i = 0; i < nparts; i++) {
         parts[i].way.move.beside = false; /* merging keeps batches, but not lanes */
-        parts[i].way.reduce.sms_end = 0;  /* SMs reduce the end of a share on the side lane */
+        parts[i].way.reduce.sms_end = 0;  /* it would use the side lane */
         parts[i].way.small = false;       /* a small call's kernel can carry out only one call */
         parts[i].way.by_host = false;     /* a rank's host memory has room for only one call */
         bundles->needs[i] = need_of(&parts[i]);

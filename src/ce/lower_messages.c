@@ -1,9 +1,8 @@
 /* Lowers a group of messages (ceclSend and ceclRecv).
  *
- * Two ranks take part in a message. They meet in host memory (alloc/posts.h), where one of them comes second
- * and knows both buffers. That rank moves the bytes: the sender pushes them, or the receiver pulls them. The
- * counters are in flags/awaited.h. When a group begins, the stream tells this rank's host which messages have
- * begun.
+ * Two ranks take part in a message. They meet in host memory (alloc/posts.h), where one of them comes second and knows
+ * both buffers. That rank moves the bytes: the sender pushes them, or the receiver pulls them. flags/awaited.h
+ * describes the counters. When a group begins, the stream tells this rank's host which messages have begun.
  *
  *     the first    signal ready                              wait for moved
  *     the second                 wait for ready, copy, signal moved

@@ -17,9 +17,9 @@
  *     main | ... chunk k + 1 -> staging | after side | reduced chunk k -> root | ... | barrier |
  *
  * Several reductions of a group are a pipeline: the first chunk of a call follows the last chunk of the call before, as
- * if they were chunks of one call. So the links are busy while SMs reduce any chunk but the very last, and each call
- * but the last has as few chunks as staging allows. An all-reduce that is not the last call sends all its results after
- * the next call's first chunk.
+ * if they were chunks of one call. So the links are busy while SMs reduce any chunk but the very last, and only the
+ * last call ends with smaller and smaller chunks. The other calls have as few chunks as staging allows. An all-reduce
+ * that is not the last call sends all its results after the next call's first chunk.
  *
  * Lanes may share a hardware queue, which runs steps in the order of issue: the order of the plan. So in the plan chunk
  * k + 1 is sent before chunk k is reduced, and every wait comes after its signal.

@@ -21,8 +21,8 @@ static ceclResult_t follow(struct cecl_engine *engine, ceclStream_t work)
 }
 
 /* On an ordinary stream a reduction's kernel gets SMs only once all thread blocks of earlier kernels have got theirs.
- * On a stream of higher priority, such as the side lane's, it gets SMs before those blocks. Urgent reductions run
- * there. */
+ * On a stream of higher priority it gets SMs before those blocks. So urgent reductions run on the side lane's stream,
+ * which has a higher priority. */
 static ceclResult_t issue_reductions(const struct cecl_engine *engine,
                                      const struct cecl_command *command,
                                      const struct cecl_bound *bound, ceclStream_t lane)

@@ -79,8 +79,8 @@ static const char *lacks(const struct cecl_driver *cu, CUdevice device)
     return NULL;
 }
 
-/* The ordinal that the caller means. Asks the driver for the current device, because the caller may have another copy
- * of the CUDA runtime. Asking creates no context. */
+/* The ordinal of the GPU that `which` names. Asks the driver for the current device, and no copy of the CUDA runtime: a
+ * process may have several. Asking creates no context. */
 static int choose(const struct cecl_driver *cu, int which, int rank, int count)
 {
     CUcontext current = NULL;

@@ -17,7 +17,7 @@ struct cuda_device {
     CUstream side;         /* for cecl's own copies, independent of callers' streams */
     CUstream release;      /* for words_release alone */
     CUstream legacy;       /* runs the work that callers put on the legacy default stream */
-    CUevent order;         /* orders any two streams */
+    CUevent order;         /* recorded on one stream, awaited on another */
     uint32_t *scratch;     /* pinned words: see CUDA_SCRATCH_... */
     bool rdma;             /* allocations can be made reachable for network cards */
     _Atomic bool unlanded; /* words_release gave up on writes that may still land at any time */
@@ -77,7 +77,7 @@ void cuda_leave(struct cuda_device *cuda, bool pushed);
         } \
     } while (0)
 
-/* The last statement of a device operation: defines `cuda`, and returns the result of `expr`, which may use it. */
+/* The last statement of a device operation: defines `cuda`, which `expr` may use, and returns the result of `expr`. */
 #define CUDA_RETURN_WITHIN(cuda, dev, expr) CUDA_RETURN_(CUDA_WITHIN, cuda, dev, expr)
 #define CUDA_RETURN_BESIDE(cuda, dev, expr) CUDA_RETURN_(CUDA_BESIDE, cuda, dev, expr)
 /* The last statement of an operation that returns nothing: drops an error of `expr`. */

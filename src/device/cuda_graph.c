@@ -1,5 +1,5 @@
-/* Events and graphs of CUDA: the driver's own events, what streams of the program capture, and the events that give
- * launches an order.
+/* Events and graphs of CUDA: events of the driver, what the program's streams capture, and the events by which launches
+ * of graphs run in order.
  *
  * CUDA refuses batches of copies on a stream that captures ("operation not permitted"), so each copy is a node of its
  * own. A batch of stream memory operations is one node. Waits for cecl's events, and records of them, are external
@@ -69,8 +69,8 @@ static ceclResult_t ask(struct cuda_device *cuda, CUstream stream, struct info *
                      &info->from, &edges, &info->nfrom);
 }
 
-/* While a stream captures, CUDA refuses cuStreamGetDevice, and the call breaks the capture. So this function asks for
- * the stream's context, and skips the check if CUDA refuses that as well (a green context). */
+/* Checks that a stream which captures belongs to this GPU. cuStreamGetDevice would fail on it and break the capture. So
+ * this function asks for the stream's context; it skips the check if CUDA does not tell it, as for a green context. */
 static ceclResult_t check_owner(struct cuda_device *cuda, CUstream stream)
 {
     const struct cecl_driver *cu = cuda->cu;
@@ -105,8 +105,8 @@ ceclResult_t cuda_read_capture(struct cuda_device *cuda, CUstream stream,
 
 /* ---- order */
 
-/* In one capture, a second call of cecl follows the first one within the graph, on any stream. So the record node of
- * the first call is changed to record `spare`, for which no stream waits. */
+/* If this capture already has a record of the order's event, the stream's next node follows that record node. The node
+ * now records `spare`, for which no stream waits, because a later node will record the event. */
 static ceclResult_t follow(struct cuda_device *cuda, struct cecl_order *order, CUstream stream)
 {
     struct info info = {.status = CU_STREAM_CAPTURE_STATUS_NONE};
@@ -306,7 +306,7 @@ ceclResult_t cuda_graph_keep(struct cecl_device *dev, const struct cecl_capture 
     result = CUDA_CALL(cuda, cuGraphRetainUserObject, capture->graph, object, 1,
                        CU_GRAPH_USER_OBJECT_MOVE);
     if (result != ceclSuccess) {
-        keeper->gone = NULL; /* before the release, because it makes CUDA's thread call let_go */
+        keeper->gone = NULL; /* the release below makes CUDA's thread call let_go */
         cuda->cu->cuUserObjectRelease(object, 1);
     }
     return result;
@@ -342,7 +342,7 @@ static ceclResult_t instantiate(struct cuda_device *cuda, CUstream stream, void 
     return result;
 }
 
-/* Ends even a broken capture, because its stream cannot be used before that; then returns the driver's error. */
+/* Ends a broken capture, too, because its stream cannot be used before that; then returns the driver's error. */
 static ceclResult_t end_capture(struct cuda_device *cuda, CUstream stream, void **graph)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -7,7 +7,7 @@
 #include "util/fds.h"
 
 #define RELEASE_BATCH 64 /* the most words that cuda_words_release writes in one batch */
-/* A write that takes longer counts as held up. Others take microseconds, or a few time slices on a shared GPU. */
+/* A write that takes longer counts as held up. Usually it takes microseconds or, on a shared GPU, a few time slices. */
 #define HELD_UP_MS 200
 #define LAND_MS 2000 /* how long to wait for words that are written after a copy */
 /* for how many ns a stream is queried without pauses; how many us each pause after that lasts */
@@ -291,8 +291,8 @@ static ceclResult_t release(struct cuda_device *cuda, uint32_t *words, size_t co
 }
 
 /* Uses stream memory operations, and a copy only if these are held up. Not a memset, because that may be a kernel, and
- * the kernels that hold the SMs may be waiting for these words. A copy is held up while the program frees memory, which
- * may also wait for these words. */
+ * the kernels that hold the SMs may be waiting for these words. A copy is held up while the program frees memory, and
+ * the freeing may wait for these words. */
 ceclResult_t cuda_words_release(struct cecl_device *dev, uint32_t *words, size_t count,
                                 uint32_t value)
 {

@@ -6,12 +6,12 @@
 #include "device/ops.h"
 #include "util/grow.h"
 
-/* ---- the living streams of stream_create, of all devices of the process, because one device may destroy another's */
+/* ---- the living streams of stream_create, of all devices of the process: one device may destroy another's stream */
 
 struct own {
     const struct cuda_device *owner;
     CUstream stream;
-    /* a later stream at the same address has another, if the program destroys this one by CUDA's own function */
+    /* If the program destroys this stream by CUDA's own function, a later stream may get its address, but not its id */
     unsigned long long id;
 };
 
@@ -123,7 +123,7 @@ static ceclResult_t count_busy(struct cecl_device *dev, size_t *busy)
         const ceclResult_t asked =
             list[i].owner == cuda ? ask_own(cuda, &list[i], busy) : ceclSuccess;
         if (asked != ceclSuccess)
-            result = asked; /* the last error, because the recorded message is of that one */
+            result = asked; /* the last error, because the recorded message belongs to it */
     }
     return result;
 }

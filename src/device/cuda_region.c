@@ -1,4 +1,4 @@
-/* Memory that a program already has, on the CUDA device.
+/* Memory that the program allocated itself, on the CUDA device.
  *
  * Memory of cudaMalloc is shared by its legacy IPC handle, mapped memory (cuMemMap) by a file descriptor of its handle.
  * Memory of a stream-ordered pool is not shared: the pool would have to be made for sharing, and peers would have to
@@ -12,8 +12,8 @@
 #define BLOCK_BYTES ((CUdeviceptr)2 << 20)
 
 struct memory {
-    /* legacy: the memory has an IPC handle. types: bits of CUmemAllocationHandleType: the kinds of handles that it can
-     * be exported as */
+    /* legacy: whether the memory has an IPC handle. types: the kinds of handle as which it can be exported (bits of
+     * CUmemAllocationHandleType) */
     unsigned legacy, types;
     CUmemoryPool pool; /* for stream-ordered memory */
     CUdeviceptr start; /* start of the allocation, or of the whole reservation */

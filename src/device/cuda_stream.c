@@ -8,7 +8,7 @@
 /* the most copies of rows in one driver call; their descriptions are on the stack */
 #define ROW_COPIES_MAX 64
 
-/* Refuses a stream that captures before CUDA does, because CUDA's refusal would break the capture. */
+/* If the stream captures, refuses before CUDA does, because CUDA's refusal would break the capture. */
 static ceclResult_t synchronize(struct cuda_device *cuda, CUstream stream)
 {
     if (!cuda_is_legacy(stream))
@@ -233,8 +233,9 @@ static bool are_one_write(const struct cecl_memop *ops, size_t count)
            (uintptr_t)ops[0].addr / sizeof(uint64_t) == (uintptr_t)ops[1].addr / sizeof(uint64_t);
 }
 
-/* Describes a write, or two if they write one aligned word of 64 bits, because each write takes 1.6 us; returns how
- * many. The default flags include a memory barrier, so peers see earlier copies before the word. */
+/* Describes the first operation, which is a write; if it and the second one write the halves of one aligned word of 64
+ * bits, describes both as one write, because each write takes 1.6 us. Returns how many operations it has described. The
+ * default flags include a memory barrier, so peers see earlier copies before the word. */
 static size_t describe_write(CUstreamBatchMemOpParams *params, const struct cecl_memop *ops,
                              size_t count)
 {

@@ -114,7 +114,7 @@ struct cecl_capture {
  * work that is not captured, the caller itself waits for `event` and records it. */
 struct cecl_order {
     ceclEvent_t event; /* marks the end of the latest launch */
-    /* CUDA: the event that all record nodes of a graph but the last one record; no stream waits for it */
+    /* CUDA: all record nodes of a graph but the last one record this event, for which no stream waits */
     ceclEvent_t spare;
     /* -- used by the device only -- */
     uint64_t capture; /* the last capture for which order_begin was called */
@@ -167,10 +167,10 @@ struct cecl_device_ops {
 
     /* Finds the region that holds the byte at `ptr`. For memory that copies can use but that cannot be shared with
      * peers, returns ceclSuccess and the kind NONE. On CUDA that is memory of stream-ordered pools, and memory whose
-     * handle cannot be exported as a file descriptor. On the host it is all memory except shared mappings of files not
-     * sealed against writing that this process holds open for reading and writing. A shared mapping is one region, even
-     * if parts of it are unmapped or cannot be accessed. Refuses what check_pointer refuses; messages call the argument
-     * "buffer". Takes several calls of the driver or the system. */
+     * handle cannot be exported as a file descriptor. On the host, only a shared mapping of a file can be shared: this
+     * process must hold the file open for reading and writing, and the file must not be sealed against writing. A
+     * shared mapping is one region, even if parts of it are unmapped or cannot be accessed. Refuses what check_pointer
+     * refuses; messages call the argument "buffer". Takes several calls of the driver or the system. */
     ceclResult_t (*region_find)(struct cecl_device *dev, const void *ptr,
                                 struct cecl_region *region);
     /* Sets *id to a number for the memory at `ptr`; 0 if there is no memory. While the id is unchanged, a region that
@@ -188,8 +188,8 @@ struct cecl_device_ops {
      * CUDA, where such a copy returns an error. */
     ceclResult_t (*check_uses)(struct cecl_device *dev, const struct cecl_use *uses, size_t count);
     /* Makes what peers need to import `region`. ceclInvalidUsage: the region's kind is NONE, or its memory was freed
-     * after region_find. The caller closes exported->fd. On CUDA a handle of a small allocation opens the whole 2 MiB
-     * block of which the driver made the allocation. */
+     * after region_find. The caller closes exported->fd. On CUDA the driver cuts small allocations out of blocks of 2
+     * MiB, and the handle of such an allocation opens the whole block. */
     ceclResult_t (*region_export)(struct cecl_device *dev, const struct cecl_region *region,
                                   struct cecl_region_export *exported);
     /* Opens a region for this device, and sets *addr to this device's address of `exported->base`. A FILE can be used
@@ -202,9 +202,9 @@ struct cecl_device_ops {
      * ceclInProgress: this process still has an older HANDLE of the same exporter open, for memory
      * that lay at the same addresses. Close the older one first.
      *
-     * If the exporter is in this process, a HANDLE is not opened: *addr is exported->base, and this GPU's access to the
-     * exporter's memory stays enabled. CUDA requires that the exporter frees a HANDLE's memory only once all imports
-     * are closed; a FILE import keeps the memory alive. */
+     * If the exporter is in this process, a HANDLE is not opened: *addr is exported->base, and this GPU keeps its
+     * access to the exporter's memory even after region_close. CUDA requires that the exporter frees a HANDLE's memory
+     * only once all imports are closed; a FILE import keeps the memory alive. */
     ceclResult_t (*region_import)(struct cecl_device *dev,
                                   const struct cecl_region_export *exported, void *at, void **addr);
     /* Gives this device access to FILE regions that were imported side by side. One call for many regions takes little
@@ -228,15 +228,15 @@ struct cecl_device_ops {
      * internal ones; on the host also the default stream. Nothing may be enqueued meanwhile. ceclTimeout at `deadline`
      * (util/clock.h). If a stream cannot be queried, returns its error once the other streams are done. */
     ceclResult_t (*streams_drain)(struct cecl_device *dev, int64_t deadline);
-    /* To be called before region_close, which would wait for the GPU's work and hold up other threads. Waits until all
-     * work is done that this process has enqueued on the GPU before the call of `quiet`. Holds up no other thread. On
-     * the host device neither region_close nor `quiet` waits.
+    /* Waits until all work is done that this process had enqueued on the GPU when it called `quiet`. Holds up no other
+     * thread. To be called before region_close, which would itself wait for this work, and hold up other threads
+     * meanwhile. On the host device neither region_close nor `quiet` waits.
      *
      * go_on  called at least once in two ms; false ends the wait
      *
      * ceclInProgress: `go_on` has ended the wait. After any other error it is unknown whether the work is done, for
      * example because a stream captures. On CUDA this call invalidates another thread's capture if the capturing stream
-     * is non-blocking and not of stream_create. So only threads of the program call it, and only to close memory. */
+     * is non-blocking and none of stream_create's. So only threads of the program call it, and only to close memory. */
     ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
     /* Refuses a stream that was destroyed or belongs to another device, and a capture that is broken. Enqueues nothing.
      *
@@ -328,7 +328,7 @@ struct cecl_device_ops {
     ceclResult_t (*words_release)(struct cecl_device *dev, uint32_t *words, size_t count,
                                   uint32_t value);
     /* Reads `count` words of device memory, of this rank or mapped from a peer, by a copy that does not wait for
-     * enqueued work. On CUDA the copy is held up while another thread frees memory, because that waits for enqueued
+     * enqueued work. On CUDA the copy is held up while another thread frees memory, because freeing waits for enqueued
      * work. */
     ceclResult_t (*words_read)(struct cecl_device *dev, const uint32_t *words, size_t count,
                                uint32_t *out);

@@ -25,7 +25,7 @@ static const struct cecl_device_ops host_ops = {
 #include "device/ops_list.h"
 };
 
-/* Checks that the files can be read without which each call on the program's own memory fails. */
+/* Checks that this process can read two files, without which every call on the program's own memory would fail. */
 static ceclResult_t check_proc(void)
 {
     static const char *const needed[] = {"/proc/self/maps", "/proc/self/fd"};

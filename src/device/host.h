@@ -47,8 +47,8 @@ ceclResult_t host_standard_open(struct host_device *host);
 void host_streams_end(struct host_device *host);
 
 /* Reading /proc/self/maps, the list of this process's mappings. Linux 6.11 and later answer questions about single
- * mappings; there cecl asks only for the mappings that it needs. Nothing is allocated, because each call looks up the
- * memory of its buffers. */
+ * mappings; there cecl asks only for the mappings that it needs. Every call reads the mappings of its buffers, so these
+ * functions allocate nothing. */
 
 /* A line of the file. If parts of a mapping differ, for example in access rights, the kernel makes a line of each; it
  * joins equal neighbours. */
@@ -82,7 +82,7 @@ enum work_kind {
     WORK_AFTER,   /* waits until stream `own` has done `bytes` entries */
     WORK_DROP,    /* `own` is the graph whose launch ends here */
     WORK_NOTHING, /* host_add ignores it */
-    /* -- only in graphs: what a launch enqueues for these depends on the event in `own` -- */
+    /* -- only in graphs: what a launch enqueues for these two kinds depends on the event in `own` -- */
     WORK_EVENT_WAIT,
     WORK_EVENT_RECORD
 };

@@ -9,7 +9,7 @@ ceclResult_t host_copies(struct cecl_device *dev, ceclStream_t handle,
 {
     struct host_stream *stream;
     CECL_TRY(host_begin_adding(dev, handle, batch->count, &stream));
-    /* A batch promises no order, so every other batch runs backwards: no plan can rely on one. */
+    /* Every other batch runs backwards, so that no plan can rely on an order of the copies in a batch. */
     const bool backwards = stream->batches++ % 2;
     for (size_t n = 0; n < batch->count; n++) {
         const size_t i = backwards ? batch->count - 1 - n : n;

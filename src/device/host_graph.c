@@ -27,7 +27,7 @@ void host_graph_drop(struct host_graph *graph)
     if (atomic_fetch_sub(&graph->references, 1) > 1)
         return;
     for (size_t i = 0; i < graph->count; i++)
-        if (graph->work[i].kind < WORK_EVENT_WAIT) /* others hold an event, which stays */
+        if (graph->work[i].kind < WORK_EVENT_WAIT) /* later kinds hold an event, not freed here */
             free(graph->work[i].own);
     while (graph->keepers) {
         struct host_keeper *keeper = graph->keepers;

@@ -62,8 +62,8 @@ static uint64_t available_bytes(void)
     return available > 0 ? available : UINT64_MAX;
 }
 
-/* Refuses memory that the machine cannot give. Many ranks share the machine's memory, so pages are allocated only when
- * a copy touches them. Without this check memory could run out then. */
+/* Refuses memory that the machine cannot give. Many ranks share the machine's memory, so a page is allocated only when
+ * a copy first touches it. Without this check memory could run out during a copy. */
 static ceclResult_t check_available(size_t bytes)
 {
     const uint64_t available = available_bytes();

@@ -1,6 +1,6 @@
-/* Memory that a program already has, on the host device. A shared mapping of a file can be shared while this process
- * holds the file open; all other memory is private. A use of memory that is not there would end the process by a
- * signal, so each call checks the memory that it uses. */
+/* Memory that the program allocated itself, on the host device. A shared mapping of a file can be shared while this
+ * process holds the file open; all other memory is private. A use of memory that is not there would end the process by
+ * a signal, so each call checks the memory that it uses. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "util/fds.h"
 #include "util/siphash.h"
 
-/* ---- one memory */
+/* ---- one piece of memory */
 
 /* All lines of one shared mapping have the same id, even if the kernel has split the mapping: the id depends on the
  * address at which the file's first byte would lie. Each line of other memory has an id of its own. */
@@ -32,7 +32,7 @@ static uint64_t id_of(const struct host_mapping *mapping)
 }
 
 /* A whole shared mapping, or a line (of /proc/self/maps) of other memory. A shared mapping may have holes: unmapped
- * ranges, or memory without access rights. It ends where any other memory follows. */
+ * ranges, or memory without access rights. Other memory within its range ends it. */
 struct run {
     uint64_t at;               /* an address in the mapping */
     struct host_mapping first; /* the mapping's first line */
@@ -61,7 +61,7 @@ static bool take_for_run(void *context, const struct host_mapping *mapping)
 static ceclResult_t find_run(uint64_t at, struct run *run)
 {
     *run = (struct run){.at = at};
-    CECL_TRY(host_maps_read(0, take_for_run, run)); /* 0: earlier lines may belong to it */
+    CECL_TRY(host_maps_read(0, take_for_run, run)); /* 0: lines below `at` may belong to it */
     run->end = run->mapped ? run->end : 0;
     return ceclSuccess;
 }
@@ -135,8 +135,8 @@ struct survey {
     const char *trouble;
 };
 
-/* Why a call cannot use the part of a mapping that ends at `end`; NULL: it can. Reads the last byte of a mapped file by
- * a system call, which fails if the file is shorter. */
+/* Why a call cannot use the part of a mapping that ends at `end`; NULL: it can. If a file is mapped, reads the part's
+ * last byte by a system call, which fails if the file is shorter. */
 static const char *trouble_of(const struct cecl_use *use, const struct host_mapping *mapping,
                               uint64_t end)
 {
@@ -149,7 +149,7 @@ static const char *trouble_of(const struct cecl_use *use, const struct host_mapp
     return NULL;
 }
 
-/* Adds what a mapping says of the bytes. Returns whether further mappings must be looked at. */
+/* Adds to the survey what a mapping says of the used bytes. Returns whether the survey needs further mappings. */
 static bool look_on(struct survey *survey, const struct host_mapping *mapping)
 {
     const uint64_t end = mapping->end < survey->use->high ? mapping->end : survey->use->high;
@@ -208,7 +208,7 @@ ceclResult_t host_check_uses(struct cecl_device *dev, const struct cecl_use *use
 {
     struct surveys surveys;
     const ceclResult_t result = survey(uses, count, &surveys);
-    /* the check failed, for example for lack of a descriptor; memory that cannot be checked counts as usable */
+    /* ceclSystemError: the check itself failed, perhaps for lack of a descriptor; then the memory counts as usable */
     return result == ceclSystemError ? ceclSuccess : result;
 }
 
@@ -247,7 +247,7 @@ ceclResult_t host_region_export(struct cecl_device *dev, const struct cecl_regio
         id_of(&run.first) != region->id)
         return no_longer(region);
     /* Between descriptor_of and fcntl another thread may close the descriptor, and open another file under the same
-     * number. Then repeats both steps. */
+     * number. The loop then repeats both calls. */
     do {
         if (copy >= 0)
             cecl_fds_close(copy);

@@ -153,7 +153,7 @@ static bool is_exact(const struct cecl_flags *flags, uint32_t index)
 }
 
 /* How far a word is below `value`, for which a stream waits; 0: the wait has ended. The wait of a captured message
- * needs exactly `value`, so any other value of the word counts as missing; there value 0 means that no stream waits. */
+ * needs exactly `value`, so any other value of the word counts as missing; if `value` is 0, no stream waits. */
 static uint32_t lacks(const struct cecl_flags *flags, uint32_t index, uint32_t value)
 {
     const uint32_t missing = value - cecl_word_read(&flags->awaited.words[index]);

@@ -4,12 +4,13 @@
  * The table has a row for each counter of such words. A row has a word for each peer, which that peer writes
  * (alloc/hosted.h). For this rank's own host, the table also says for each word: the value for which a stream waits
  * now; the value for which the latest enqueued wait waits; and when the present wait began. So the watchdog learns
- * without the driver who is late and for how long, and it ends the waits of all rows by the same code. A stream writes
- * the value for which it waits before it waits. That takes 1.6 us, too much for each message; so a stream writes one
- * word for each group of messages, and the host notes the waits of recent groups.
+ * without the driver who is late and for how long, and it ends the waits of all rows by the same code. Before a stream
+ * waits for a signal or a captured message, it writes the value for which it waits. Such a write takes 1.6 us, too much
+ * for every message: a stream writes only one word for a group of messages that are not captured, and the host notes
+ * for what recent groups wait.
  *
- * Both ranks give equal numbers to the messages from one to the other. Words hold a message's number, and are compared
- * modulo 2^32:
+ * The two ranks of a message number the messages from its sender to its receiver alike. Words hold a message's number,
+ * and are compared modulo 2^32:
  *
  *     READY   the rank that came first: its stream has reached the call, so its buffer may be used
  *     MOVED   the rank that came second: its stream has moved the bytes
@@ -92,7 +93,7 @@ int cecl_awaited_rows(const struct cecl_flags *flags);
 bool cecl_awaited_by_graphs(const struct cecl_flags *flags);
 
 /* For the watchdog, before it calls cecl_awaited_look: finds out for which messages streams wait now. If later groups
- * have overwritten the notes of the group in progress, all enqueued messages count. */
+ * have overwritten the notes of the group in progress, all enqueued messages count as awaited. */
 void cecl_awaited_find_messages(struct cecl_flags *flags);
 /* For the watchdog. Returns how far this word is below the value for which a stream waits now; 0: no stream waits.
  * *since: [out] when the wait last made progress, in ms: when the watchdog first saw the wait, saw the word change, or

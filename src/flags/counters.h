@@ -2,11 +2,11 @@
  *
  * A counter is a number by which one rank knows how far another rank is; util/lane.h lists all counters. A table has a
  * row for each counter, with all that binding and issuing need: where the counter's words lie, which rank writes these
- * words, how a value travels, and which value means +k. To add a kind of counter, add a row.
+ * words, how a value travels, and which value stands for the number k of a step. To add a kind of counter, add a row.
  *
  * A cell is a value in a program that is known only when the program is issued: a flag's value, that value's place in a
- * table, a pointer into one of two halves, a number of bytes, or an address. Cells are filled each time the program is
- * issued, or only once if the same commands run repeatedly with fixed values. */
+ * table, a pointer into one of two halves that calls use in turn, a number of bytes, or an address. Cells are filled
+ * each time the program is issued, or only once if the same commands run repeatedly with fixed values. */
 #ifndef CECL_FLAGS_COUNTERS_H
 #define CECL_FLAGS_COUNTERS_H
 
@@ -41,8 +41,8 @@ struct cecl_counter {
     uint8_t replay; /* enum cecl_replay */
     /* the value for +k is unit * (the counter's epoch + k), modulo 2^32 */
     uint32_t unit;
-    /* Not 0: the counter has several slots, each with such words, this many bytes apart. The caller of cecl_cells_fill
-     * gives the slot as given[k - 1] and the value as given[k]. */
+    /* Not 0: the counter has several slots. Each slot has its own such words, this many bytes after the previous
+     * slot's. The caller of cecl_cells_fill gives the slot as given[k - 1] and the value as given[k]. */
     uint32_t slot_bytes;
     /* [CECL_FLAG_VALUES] the table from which a copy engine copies values. NULL: a stream or a kernel
      * writes the values */

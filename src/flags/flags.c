@@ -19,7 +19,7 @@ void cecl_flags_describe(struct cecl_flags *flags, char *rows, uint64_t apart)
 }
 
 /* ---- the trial of copied flags, at init. If copies between two GPUs got lost, a call's first signal would not arrive.
- * So the watchdog would not see the call begin, and the call would have no time limit. */
+ * Then the watchdog would not see that the call has begun, and the call would have no time limit. */
 
 #define TRIED cecl_flag_value(CECL_FIRST_EPOCH - 1)
 
@@ -56,7 +56,7 @@ static ceclResult_t check_trial(const struct cecl_flags *flags)
     return result;
 }
 
-/* ---- life */
+/* ---- opening and closing */
 
 static ceclResult_t copy_table(const struct cecl_flags *flags, void *dst, const void *src,
                                size_t bytes, ceclStream_t stream)
@@ -88,7 +88,7 @@ static ceclResult_t write_slices(const struct cecl_flags *flags, ceclStream_t st
                       (size_t)flags->nranks * sizeof(char *), stream);
 }
 
-/* Collective. Writes the tables, and tries copied flags. */
+/* Collective. Writes the tables, and makes the trial of copied flags. */
 static ceclResult_t begin_tables(const struct cecl_flags *flags)
 {
     struct cecl_device *dev = flags->dev;

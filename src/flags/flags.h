@@ -156,7 +156,7 @@ struct cecl_advance {
     uint32_t phases[CECL_LANES];
     /* the call has no phases, and only `done` reports its end. Other ranks need not make the call */
     bool unsignalled;
-    /* the call uses slots or memory of the host; such calls alternate between two halves */
+    /* the call uses slots or memory of the host; such calls alternate between two halves of that memory */
     bool small;
 };
 
@@ -214,7 +214,7 @@ static inline uint32_t cecl_flags_epoch_done(const struct cecl_flags *flags)
 {
     return cecl_flags_done(flags) - atomic_load(&flags->unsignalled_target);
 }
-/* Whether the work that ends at `target` is done, however old the target is. While no call is pending, all work is. */
+/* Whether the work up to `target` is done, however old the target is. While no call is pending, all work is done. */
 bool cecl_flags_is_over(const struct cecl_flags *flags, uint32_t target);
 /* Whether no call of this rank is pending. cecl_flags_calls_idle ignores one-sided calls. */
 bool cecl_flags_idle(const struct cecl_flags *flags);

@@ -1,5 +1,4 @@
-/* The embedded kernels: for each source file an image for each kind of GPU. Only builds with CUDA
- * include this file. */
+/* The embedded kernels: for each source file an image for each kind of GPU. Only builds with CUDA include this file. */
 #ifndef CECL_SM_IMAGES_H
 #define CECL_SM_IMAGES_H
 
@@ -19,7 +18,7 @@ enum cecl_kernel_file { CECL_KERNEL_FILES(CECL_KERNEL_FILE) CECL_KERNELS_COUNT }
 struct cecl_image {
     enum cecl_kernel_file file;
     int capability; /* 90 is compute capability 9.0 */
-    /* PTX, for GPUs of this capability and all later ones; 0: a cubin, only for the same major version */
+    /* 1: PTX, for GPUs of this capability or a later one; 0: a cubin, for those of the same major version */
     int is_ptx;
     const void *data;
 };

@@ -6,7 +6,7 @@
 
 #include <cecl/cecl.h>
 
-/* The kernel type for sums of fp16 or bf16 with results in fp32; the kernels of `type` round results to `type`. */
+/* The kernel type for sums of fp16 or bf16 with results in fp32. Kernels of `type` itself round their results to it. */
 #define CECL_TO_FLOAT32(type) (CECL_NUM_TYPES + (type))
 #define CECL_KERNEL_TYPES (2 * CECL_NUM_TYPES)
 

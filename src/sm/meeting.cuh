@@ -105,8 +105,8 @@ DEVICE void meet_tell_hosts(const cecl_meeting &m, const cecl_counting &c, uint3
                    (uint64_t)c.number << 32 | value);
 }
 
-/* A warp writes `value` to this rank's words at the peers. The value may become visible before earlier writes, because
- * it only shows this rank's progress. */
+/* A warp writes `value` to this rank's words at the peers. Peers may see the value before earlier writes, which does no
+ * harm, because the value only shows this rank's progress. */
 DEVICE void meet_tell(const cecl_meeting &m, uint32_t value)
 {
 #pragma unroll 1

@@ -20,8 +20,7 @@
  *               no sum overflows if the average does not. The products are exact, but an fp64 or fp32
  *               product below the smallest normal number is rounded.
  *
- * The host's arithmetic needs the default floating-point environment: rounding to nearest,
- * subnormals not flushed. */
+ * The host's arithmetic needs the default floating-point environment: rounding to nearest, subnormals not flushed. */
 #ifndef CECL_SM_REDUCE_H
 #define CECL_SM_REDUCE_H
 
@@ -48,11 +47,11 @@ struct cecl_reduction {
     ceclDataType_t type;
     ceclRedOp_t op;
     bool widens; /* dst holds fp32 numbers; only for sums and averages of fp16 and bf16 */
-    /* For ceclAvg: the number of ranks, by which it divides; 0 or 1: it does not. Other operations ignore it. */
+    /* For ceclAvg: the number of ranks, by which the sum is divided; 0 or 1: not divided. Other operations ignore
+     * it. */
     uint32_t divisor;
     uint8_t kernel; /* CUDA: enum cecl_reduce_kernel */
-    /* CUDA: [nalso] further places, usually at peers, where the result is written; read during the
-     * call. */
+    /* CUDA: [nalso] further places, usually at peers, where the result is written; read during the call. */
     void *const *also;
     uint32_t nalso; /* 0 .. CECL_REDUCE_ALSO_MAX */
     /* CUDA: the exchange of flags in which the kernel takes part; NULL: none. Read during the call. A reduction with a
@@ -71,8 +70,7 @@ enum cecl_reduce_kernel {
     CECL_REDUCE_BULK
 };
 
-/* Refuses unknown types and operations, and undefined pairs (ceclAvg of integers), with
- * ceclInvalidArgument. */
+/* Refuses unknown types and operations, and undefined pairs (ceclAvg of integers), with ceclInvalidArgument. */
 ceclResult_t cecl_reduction_check(ceclDataType_t type, ceclRedOp_t op);
 /* Refuses types and operations for which no reduction widens. */
 ceclResult_t cecl_reduction_check_widens(ceclDataType_t type, ceclRedOp_t op);
@@ -92,8 +90,7 @@ static inline bool cecl_reduction_counts(ceclDataType_t type, ceclRedOp_t op)
 /* Bytes of an element; 0 for an unknown type. */
 uint32_t cecl_reduction_element_bytes(ceclDataType_t type);
 
-/* Reduces on the calling thread. Type and operation have been checked. Buffers
- * may have any alignment. */
+/* Reduces on the calling thread. Type and operation have been checked. Buffers may have any alignment. */
 void cecl_reduce_host(const struct cecl_reduction *reduction);
 
 /* Loads all kernels onto the calling thread's current GPU. Call it when a communicator is made: if the first
@@ -101,11 +98,10 @@ void cecl_reduce_host(const struct cecl_reduction *reduction);
  * this rank. Local. */
 ceclResult_t cecl_reduce_cuda_prepare(void);
 
-/* Enqueues the reduction on `stream` of the calling thread's current GPU. Sources are memory of
- * that GPU, or peers' memory mapped by it. dst is memory of that GPU, or a peer's memory if the
- * peer is signalled only after the stream has reached the end of the reduction. Each buffer is
- * aligned to its elements. Refuses what cecl_reduction_check refuses, too many sources, and a
- * buffer that is not aligned; nothing is enqueued then. */
+/* Enqueues the reduction on `stream` of the calling thread's current GPU. Sources are memory of that GPU, or peers'
+ * memory mapped by it. dst is memory of that GPU, or a peer's memory if the peer is signalled only after the stream has
+ * reached the end of the reduction. Each buffer is aligned to its elements. Refuses what cecl_reduction_check refuses,
+ * too many sources, and a buffer that is not aligned; nothing is enqueued then. */
 ceclResult_t cecl_reduce_cuda(ceclStream_t stream, const struct cecl_reduction *reduction);
 
 /* Whether the current GPU can run the bulk kernel. */

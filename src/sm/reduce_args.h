@@ -47,8 +47,8 @@ struct cecl_reduce_args {
 
 #define CECL_REDUCE_WIDE_THREADS 512
 
-/* The bulk kernel keeps a ring of tiles in shared memory; each tile has data of one source. 192 KiB in flight to each
- * SM suffice for 100 GB/s to it over NVLink, whose latency is 1 to 2 us. */
+/* The bulk kernel keeps a ring of tiles in shared memory; each tile has data of one source. 192 KiB in flight to an SM
+ * suffice for 100 GB/s to that SM over NVLink, whose latency is 1 to 2 us. */
 #define CECL_REDUCE_TILE_BYTES 16384
 #define CECL_REDUCE_TILES 12
 #define CECL_REDUCE_BULK_READERS 512 /* threads that reduce */

@@ -68,7 +68,7 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
-/* epoch: the call's. line: the flag in its lines. half: bytes from the slots in `args` to the slots of its half. */
+/* epoch: the call's. line: the flag in the call's lines. half: bytes from the slots in `args` to those of its half. */
 struct turn {
     uint32_t epoch, line;
     uint64_t half;
@@ -367,8 +367,7 @@ template <int type, int op> struct reduction {
     }
 };
 
-/* A thread reads its share of every block of sendbuff before it writes any of recvbuff, so the call
- * may be in place. */
+/* A thread reads its share of every block of sendbuff before it writes any of recvbuff, so the call may be in place. */
 struct move {
     INLINE void take(const cecl_small_args &args, uint32_t rank, const share &s,
                      const vector v[PER])

@@ -12,8 +12,8 @@
 
 #define CECL_MESSAGE_BYTES 512
 
-/* Records a message, and evaluates to `result`. The message names the argument, its value and what was expected. A
- * macro shows the compiler that the result is an error, so it does not warn of unset outputs. */
+/* Records a message, and evaluates to `result`. The message names the argument, its value and what was expected. This
+ * is a macro so that the compiler sees that the result is an error, and does not warn of outputs that are not set. */
 #define cecl_fail(result, ...) (cecl_record(__VA_ARGS__), cecl_as_result(result))
 static inline ceclResult_t cecl_as_result(ceclResult_t result)
 {
@@ -22,8 +22,8 @@ static inline ceclResult_t cecl_as_result(ceclResult_t result)
 void cecl_record(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The first statement of a public function. If the function fails, the message begins with the function's name, unless
- * the message came by cecl_relay. If one public function calls another, messages name only the outer one. A thread that
- * the program cancels ends when the function has returned. */
+ * the message came by cecl_relay. If one public function calls another, messages name only the outer one. If the
+ * program cancels the thread, the thread ends only when the function has returned. */
 #define CECL_PUBLIC \
     CECL_UNCANCELLED; \
     __attribute__((cleanup(cecl_function_left), unused)) const bool cecl_is_outermost_ = \

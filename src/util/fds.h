@@ -22,8 +22,9 @@ void cecl_fds_end(void);
 int cecl_fds_made(int fd);
 /* Evaluates `expr`, which makes a descriptor or returns -1, and lists the descriptor. */
 #define CECL_FD(expr) (cecl_fds_begin(), cecl_fds_made(expr))
-/* Lists a descriptor that another library (the driver) made, and sets FD_CLOEXEC. Returns `fd`. A child that is forked
- * between the driver's call and this one keeps the descriptor, because the driver may block. */
+/* Lists a descriptor that another library (the driver) made, and sets FD_CLOEXEC. Returns `fd`. The driver may block,
+ * so its call cannot stand between begin and end. A child that is forked after the driver's call and before this one
+ * keeps the descriptor. */
 int cecl_fds_adopt(int fd);
 
 /* Closes a descriptor, listed or not. A listed one is closed only by this function. */

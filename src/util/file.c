@@ -86,7 +86,8 @@ void cecl_writing_end(const struct cecl_writing *writing)
     errno = error;
 }
 
-/* After a failed write: whether to try again, after a signal or once a full pipe has room; waits until `deadline`. */
+/* Whether a failed write may be tried again: after a signal, or once a full pipe has room. Waits for it until
+ * `deadline`. */
 static bool may_go_on(int fd, int64_t deadline)
 {
     struct pollfd pipe = {.fd = fd, .events = POLLOUT};

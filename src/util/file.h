@@ -1,5 +1,5 @@
 /* Files that settings name, and shared memory, which the system treats as a file. A file to read must be a regular one;
- * the message names another kind. Beyond RLIMIT_FSIZE there is an error, and no signal. */
+ * otherwise the error's message names its kind. A size above RLIMIT_FSIZE gives an error, and no signal. */
 #ifndef CECL_UTIL_FILE_H
 #define CECL_UTIL_FILE_H
 

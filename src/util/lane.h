@@ -20,17 +20,17 @@ enum {
     CECL_PHASED, /* counters from here on have no phases */
     /* Messages from one rank to another, numbered alike by both; k is a message's number. READY and MOVED have two
      * counters each: first the sender's, then the receiver's (enum cecl_role). */
-    CECL_COUNTER_READY = CECL_PHASED,            /* the counter's rank lets its buffer be used */
-    CECL_COUNTER_MOVED = CECL_COUNTER_READY + 2, /* the counter's rank has moved the bytes */
+    CECL_COUNTER_READY = CECL_PHASED,            /* that rank's buffer may be used */
+    CECL_COUNTER_MOVED = CECL_COUNTER_READY + 2, /* that rank has moved the bytes */
     /* One-sided calls: how many signals this rank has sent to the peer. Each signal number has its own count (a slot).
      * The caller gives the value and the slot (flags/counters.h). */
     CECL_COUNTER_SIGNAL = CECL_COUNTER_MOVED + 2,
     /* Captured messages, in slots. HANDED: the bytes have been moved. TAKEN: the receiver's buffer may be written. */
     CECL_COUNTER_HANDED,
     CECL_COUNTER_TAKEN,
-    /* A rank tells its own host how far it is. BEGUN: which messages have begun. DONE: which calls are done. WAITS, in
-     * slots: the value for which a stream waits at a word of SIGNAL, HANDED or TAKEN (flags/awaited.h). LINE, in slots:
-     * how many one-sided calls of a line are done (flags/lines.c). */
+    /* A rank tells its own host how far it is. BEGUN: which group of messages has begun. DONE: which calls are done.
+     * WAITS, in slots: the value for which a stream waits at a word of SIGNAL, HANDED or TAKEN (flags/awaited.h). LINE,
+     * in slots: how many one-sided calls of a line are done (flags/lines.c). */
     CECL_COUNTER_BEGUN,
     CECL_COUNTER_DONE,
     CECL_COUNTER_WAITS,
