@@ -61,8 +61,8 @@ static inline bool cecl_window_is_registered(const struct cecl_window *window)
     return window && window->number >= CECL_WINDOW_FIRST;
 }
 
-/* The next two functions take and give back a reference. Only registered windows count them, because buffers' other
- * windows always exist. */
+/* The next two functions take and give back a reference. Only registered windows count them: the pool's window and the
+ * private one always exist. */
 static inline void cecl_window_hold(struct cecl_window *window)
 {
     if (cecl_window_is_registered(window))

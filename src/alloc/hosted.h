@@ -42,8 +42,8 @@ static inline uint64_t *cecl_hosted_counts(const struct cecl_hosted *hosted, int
     return (uint64_t *)(void *)(cecl_hosted_turn(hosted, rank) + 2);
 }
 
-/* The rows of the table of awaited words (flags/awaited.h), in the order of their counters. A row has a word for each
- * peer. A captured group may have at most CECL_HANDED messages to a peer. */
+/* The rows of a rank's table of awaited words (flags/awaited.h), in the order of their counters. Each has a word for
+ * each peer. A captured group may have at most CECL_HANDED messages to a peer. */
 #define CECL_HANDED 32
 enum {
     CECL_ROW_READY, /* two rows: for the peer as the sender and as the receiver */

@@ -255,9 +255,9 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* A guess when the ranks that have not arrived will come. SOON: all have published the call before. BEHIND: one has
- * not. NEVER: one waits for this thread, which makes its calls. Loads are relaxed, because after a wrong guess this
- * rank only waits in vain, or decides LATE too early. */
+/* A guess, when the missing ranks will come. SOON: all of them have published the call before the group. BEHIND: one of
+ * them has not. NEVER: this thread makes, or may make, the calls of one of them. Loads are relaxed, because after a
+ * wrong guess this rank only waits in vain, or decides LATE too early. */
 enum missing { SOON, BEHIND, NEVER };
 
 static enum missing what_is_missing(const struct cecl_places *places,
@@ -310,7 +310,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = unspent(places); /* `spent` is rarely more: if the thread did not run */
+    const uint64_t most = unspent(places); /* `spent` may exceed this if the thread did not run */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;
@@ -318,8 +318,8 @@ static void note_spent(struct cecl_places *places, struct cecl_places_patience *
 }
 
 /* If this rank's GPU has run out of work, the wait for the previous group counts CECL_PLACES_DRY times. `spent_ns` is
- * limited to CECL_PLACES_DRY times most_spent_ns, so that a rank regains all of it in CECL_PLACES_SHARE times as
- * long. */
+ * limited to CECL_PLACES_DRY times most_spent_ns, so that a rank regains all of it within CECL_PLACES_SHARE times this
+ * limit. */
 static void note_dry(struct cecl_places *places, const struct cecl_places_patience *patience,
                      void *context)
 {
@@ -369,9 +369,9 @@ static void look(struct cecl_places *places, const struct cecl_places_patience *
 struct limits {
     bool may_decide;
     bool may_be_free; /* the wait may go on while this rank's GPU is behind */
-    uint64_t least;   /* the time up to this does not count as spent */
+    uint64_t least;   /* a wait of up to this time does not count as spent */
     /* -- how much longer the rank then waits -- */
-    uint64_t worth; /* in any case: a LATE call would cost the GPUs as long */
+    uint64_t worth; /* in any case: a LATE call would cost the GPUs this time */
     uint64_t more;  /* only while this rank's GPU has work */
 };
 
@@ -412,7 +412,7 @@ static enum cecl_places_outcome wait_for_decision(struct cecl_places *places,
         if (limits.may_decide && !behind.goes_on && is_over && longer >= worth &&
             (longer >= more || !patience->is_pending(context)))
             decide(places, call, CECL_PLACES_LATE);
-        /* needed even after `decide`, because a hostile peer may overwrite each decision */
+        /* ends the wait even if a hostile peer overwrites each decision */
         if (!linger(&polls, go_on, context))
             return CECL_PLACES_STOPPED;
     }

@@ -1,8 +1,8 @@
 /* Places: ranks of one host tell each other, for each call, where their buffers lie. This file knows no device and no
  * collective, only memory that all ranks of a communicator share.
  *
- * Ranks make the same calls at different times, and a caller may not wait long for a late peer. So
- * each call has one of two outcomes, on which all ranks agree:
+ * Ranks make the same calls at different times, and a caller must not wait long for a late peer. So each call has one
+ * of two outcomes, on which all ranks agree:
  * - FULL: all ranks have published in time. Every rank knows the places of all ranks.
  * - LATE: some rank was too late. Each rank knows the places of the ranks that arrived before it, so the later one of
  *   any two ranks knows the places of both.
@@ -13,8 +13,8 @@
  *
  * A rank publishes the calls of a group together: it writes its records, and then arrives, by one atomic operation on
  * the word `arrivals`. The order of these operations is the order of arrival. The rank that arrives last decides FULL;
- * a rank that will wait no longer decides LATE; the first decision counts. A group has one decision, in the entry of
- * its last call. Publishing does not wait for the outcome. So one thread may publish for several ranks, and then call
+ * a rank that gives up waiting decides LATE; the first decision counts. A group has one decision, in the entry of its
+ * last call. Publishing does not wait for the outcome. So one thread may publish for several ranks, and then call
  * cecl_places_meet for each rank.
  *
  * An entry is used again once all ranks have finished its call. A rank finishes a call (cecl_places_finish) after it
@@ -69,7 +69,7 @@ struct cecl_places {
     uint64_t most_spent_ns; /* limit of `spent_ns`; the caller sets it: see cecl_places_patience */
     uint64_t spent_ns;      /* ns spent on longer waits, minus the ns regained since */
     uint64_t latest_ns;     /* for the latest group: ns waited only because the GPU had work */
-    uint64_t waited_at;     /* regained ns are subtracted up to this time (in ns) */
+    uint64_t waited_at;     /* the time, in ns, up to which regained ns are subtracted */
     uint64_t stood_still;   /* the time, in ns, until which `behind` causes no wait */
     uint64_t nmet,
         nlate; /* how many groups this rank has met, and how many of these were decided LATE */
@@ -129,8 +129,8 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
  * If a late rank has not even published the call before this group, the waits of `wait_ns` and `worth_ns` are skipped.
  * All longer waits together may spend `most_spent_ns`; a rank regains 1 / CECL_PLACES_SHARE of the time that passes.
  * One wait may spend all that is left. A wait that ends with FULL within `worth_ns` has saved the GPUs more time than
- * it took, so only 1 / CECL_PLACES_GAINED of its time counts. So longer waits lengthen a program by at most
- * CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its hosts limit its speed.
+ * it took, so only 1 / CECL_PLACES_GAINED of its time counts. So longer waits lengthen a program by at most the
+ * fraction CECL_PLACES_GAINED / CECL_PLACES_SHARE, even if its hosts limit its speed.
  *
  * The GPU is behind while it still has to do calls before the last call that all ranks have published. It needs no host
  * to finish these calls, so a wait meanwhile costs nothing and does not count as spent. But a GPU that makes no
@@ -145,7 +145,7 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
 #define CECL_PLACES_MUST_MEET (UINT64_MAX - 1)
 struct cecl_places_patience {
     uint64_t wait_ns;              /* CECL_PLACES_MUST_MEET: never decides LATE */
-    uint64_t pending_ns;           /* [in, out] the call subtracts the time that counts as spent */
+    uint64_t pending_ns;           /* [in, out] cecl_places_meet subtracts what counts as spent */
     cecl_places_go_on *is_pending; /* NULL: the GPU never has work */
     uint64_t worth_ns;             /* 0 if a LATE call costs the GPUs little */
     uint64_t behind_ns;            /* 0: a GPU that is behind causes no wait */

@@ -11,7 +11,7 @@
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "libatomic's lock would not reach other processes");
 
-/* The words that one end of a ring, the sender or the receiver, writes. They have a cache line of their own. */
+/* The words that one end of a ring, the sender or the receiver, writes, in a cache line of their own. */
 struct end_words {
     /* number of the last message that this end finished */
     _Alignas(LINE) _Atomic uint64_t finished;

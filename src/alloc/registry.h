@@ -2,8 +2,8 @@
  *
  * A window is an allocation, or a range of addresses in which the program maps memory piece by piece; each piece is a
  * region. If a call uses a region that cannot be shared, the whole window becomes private. Otherwise the rank announces
- * its regions to its peers in messages. A peer imports the regions of a window at the same distances from each other.
- * Registering is local: a rank that registers memory waits for no other rank.
+ * the window's regions to its peers in messages. A peer imports them at the same distances from each other as at the
+ * owner. Registering is local: a rank that registers memory waits for no other rank.
  *
  * A rank never uses a window's number twice. So a kept plan that names a peer's window never reaches other memory that
  * was allocated later at the same address. When a call uses a region, the region's id shows whether the memory was
@@ -122,14 +122,14 @@ static inline void cecl_window_used(struct cecl_window *window, uint32_t target)
  * true. registry->changes shows whether a window was made or forgotten. */
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,
                                   bool make);
-/* For how many ns this rank has told peers about regions since the last call of this function. */
+/* How many ns this rank has spent on telling peers about regions since the last call of this function. */
 static inline uint64_t cecl_registry_told_ns(struct cecl_registry *registry)
 {
     const uint64_t took = registry->telling_ns;
     registry->telling_ns = 0;
     return took;
 }
-/* Describes a use that reads all `bytes` bytes. */
+/* Describes a use that reads all `bytes` bytes from `ptr` on. */
 static inline struct cecl_use cecl_use_all(const void *ptr, uint64_t bytes, const char *name)
 {
     const uint64_t low = (uint64_t)(uintptr_t)ptr;
@@ -182,9 +182,8 @@ void cecl_registry_made(struct cecl_registry *registry);
 /* Carries out one message, if one has arrived (*any). Only one, because importing its regions takes some milliseconds,
  * and the worker has other work. The error of a failed import is kept for the call that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
-/* Closes dropped imports of all this process's communicators on this GPU, if no call uses them and the GPU has no work
- * now. Threads of the program call this where they wait for the GPU, or free memory. If there are dropped imports, it
- * waits for the GPU for 1 ms at most. */
+/* Closes those dropped imports of all this process's communicators on this GPU that no call uses, if the GPU's work
+ * ends within 1 ms. Threads of the program call this where they wait for the GPU, or free memory. */
 void cecl_registry_close_dropped(struct cecl_registry *registry);
 
 #endif

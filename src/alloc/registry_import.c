@@ -74,8 +74,8 @@ static ceclResult_t open_regions(const struct work *work, struct addresses range
 static ceclResult_t import_all(const struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
-    const bool reserved = work->import->reserved; /* a whole import may be closed and freed */
-    /* the adjacent regions that are imported but not open yet, by the peer's addresses */
+    const bool reserved = work->import->reserved; /* read before the import can be freed */
+    /* adjacent regions that are imported but not open yet, as a range of the peer's addresses */
     struct addresses beside = {0};
     ceclResult_t result = ceclSuccess;
     char words[CECL_MESSAGE_BYTES];
@@ -161,9 +161,9 @@ static void note_failure(struct cecl_registry *registry, struct cecl_import *imp
     import->failed = result;
 }
 
-/* Imports the regions of a message. If that fails, keeps the error with the import and succeeds, because no call here
- * may need this memory. Returns an error only for a wrong message, or without host memory for a window; then no later
- * message of the peer is carried out. */
+/* Imports the regions of a message. If that fails, keeps the error with the import and succeeds, because perhaps no
+ * call here needs this memory. Returns an error only for a wrong message, or if there is no host memory for a window;
+ * then no later message of the peer is carried out. */
 static ceclResult_t add(struct cecl_registry *registry, int rank, struct registry_message *message,
                         const int *fds)
 {

@@ -49,7 +49,7 @@ ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_win
 struct imported {
     struct cecl_region_export exported;
     void *addr;
-    uint64_t opened; /* no other import of the process has this number */
+    uint64_t opened; /* the import's number; later imports of this process have higher ones */
     bool open;       /* the device has access to the region */
     struct imported *next;
 };
@@ -100,8 +100,8 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
 }
 
 /* CUDA puts several small allocations into one block of this size. While an import from a former block is open, CUDA
- * may refuse to open memory of a new block at the same addresses. If two imports' addresses are this close, they may be
- * of one block, or of a former and a new one. */
+ * may refuse to open memory of a new block at the same addresses. Two imports in one such range of addresses may be of
+ * one block, or of a former and a new one. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
 /* The addresses of all blocks that a range touches. */
 static inline struct addresses addresses_of_blocks(struct addresses range)

@@ -90,7 +90,7 @@ struct search {
     /* not NULL: looks for former memory at the addresses of this region; NULL: for imports that peers have dropped */
     const struct cecl_region_export *exported;
     uint64_t before;
-    bool takes;                /* takes the matching imports that no call uses out of their lists */
+    bool takes;                /* takes out of their lists the matching imports that no call uses */
     struct cecl_import *taken; /* the imports that were taken out */
     bool left, outdated;       /* matching imports are still in lists; newer memory was found */
 };
@@ -136,8 +136,8 @@ static void search_registry(struct cecl_registry *registry, struct search *searc
 }
 
 /* Searches all registries of the GPU. Closes the imports that it took out only after it has released the lock, because
- * closing may take long. By then an import's registry may have ended. So closes by the device of `by`, because all
- * devices of one GPU share its context. */
+ * closing may take long. By then an import's registry may have ended. So uses the device of `by`: all devices of one
+ * GPU share its context. */
 static void search_all(struct cecl_registry *by, struct search *search)
 {
     pthread_mutex_lock(&lock);
@@ -173,8 +173,8 @@ ceclResult_t registry_try_open(struct cecl_registry *registry,
 /* ---- closing
  *
  * CUDA closes a handle only when the GPU has no work. Until then the close holds up other threads of the process. So
- * workers close nothing; only threads of the program do, after they have waited until the GPU's work is done. The close
- * still waits for work that other threads enqueue after that. */
+ * workers close nothing; only threads of the program do, after they have waited until the GPU's work is done. A close
+ * still waits for work that other threads enqueue later. */
 
 /* How long a thread waits for the GPU: until the deadline, or until go_on ends the waits of its call. */
 struct patience {

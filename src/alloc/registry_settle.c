@@ -76,7 +76,7 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
     return ceclSuccess;
 }
 
-/* When a window is made, so many of the others are checked, in turn. */
+/* When a window is made, this many of the other windows are checked, in turn. */
 #define LOOKS 8
 
 /* Checks the next LOOKS windows, and forgets those whose memory is gone. So if a program keeps freeing and allocating,

@@ -39,8 +39,8 @@ static void leave_one(struct cecl_nccl_comm *entry)
     cecl_nccl_life_leave(&entry->life);
 }
 
-/* Called when the process ends. Tells peers that wait in an agreement; the goodbye of libcecl.so would reach only peers
- * that wait in a call of libcecl.so. */
+/* Called when the process ends. Tells peers that wait in an agreement that this rank has left; the goodbye of
+ * libcecl.so would reach only peers that wait in a call of libcecl.so. */
 static void leave_all(void)
 {
     if (!cecl_nccl_process()->is_forked)
@@ -151,7 +151,7 @@ static ceclResult_t await_rank(const struct cecl_nccl_comm *comm,
         const ceclResult_t result = reason_to_end(comm, theirs, rank, deadline);
         if (result != ceclSuccess) {
             cecl_log(CECL_LOG_WARN, comm->rank, "%s", cecl_message());
-            /* tells peers that wait for this rank that it gives up */
+            /* so peers that wait for this rank learn that it gives up */
             cecl_nccl_library()->ceclCommRevoke(comm->ours);
             return result;
         }

@@ -22,8 +22,8 @@ struct making {
     ncclResult_t result;
 };
 
-/* Makes cecl's communicator. Then the entry is READY, unless an abort has given it up. In the background the entry
- * keeps an error. Otherwise this function frees the entry after an error, which the program's call returns. */
+/* Makes cecl's communicator. Then the entry is READY, unless an abort has given it up. After an error in the background
+ * the entry keeps the error. After any other error this function frees the entry, and the program's call fails. */
 static void *make_one(void *argument)
 {
     struct making *making = argument;
@@ -67,7 +67,7 @@ static void drop(struct making *making)
         cecl_nccl_comm_retire(making->entry, CECL_NCCL_MAKING_TO_FREE);
 }
 
-/* Whoever makes a communicator waits for its other ranks, so each one but the first gets a thread of its own. */
+/* Making a communicator waits for its other ranks. So each communicator but the first gets a thread of its own. */
 static void make_all(struct making *makings, int count)
 {
     for (int i = 1; i < count; i++) {
@@ -187,7 +187,7 @@ static ncclResult_t look_at(struct birth *birth)
     return cecl_nccl_comm_is(wish->made, CECL_NCCL_UNMADE) ? ceclInProgress : ceclSuccess;
 }
 
-/* Removes from the list the children of `parent` that are made or have failed; if the parent ends, all its children. */
+/* Looks at the children of `parent`, and removes those that are made or have failed. has_ended: removes all of them. */
 static ncclResult_t look_at_all(ncclComm_t parent, bool has_ended)
 {
     ncclResult_t all = ceclSuccess;

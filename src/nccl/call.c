@@ -7,7 +7,7 @@
 #include "nccl/serve.h"
 #include "util/thread.h"
 
-/* If `call` is captured, decides together with all ranks which library makes it. Returns an error if they could not. */
+/* If `call` is captured, decides together with all ranks which library makes it. Fails if the ranks could not agree. */
 static ncclResult_t decide_captured(struct cecl_nccl_call *call)
 {
     if (!call->way.is_captured)

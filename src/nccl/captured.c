@@ -102,8 +102,8 @@ static bool begins_part(const struct cecl_nccl_kept *kept, int index)
     return kept[index].call.way.is_captured;
 }
 
-/* Tells the peers this rank's answers for all parts, and only then waits, because this thread may have several ranks of
- * one communicator. */
+/* Tells the peers this rank's answers for all parts before it waits for theirs: this thread may have several ranks of
+ * one communicator, and must not wait for itself. */
 ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count)
 {
     ncclResult_t result = ceclSuccess;

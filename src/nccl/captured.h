@@ -1,5 +1,5 @@
-/* Captured calls. A graph holds a call that its stream captures, and may replay it any number of times. Trials do not
- * time captured calls: a verdict on the program's other calls, or else the table, decides on them.
+/* Captured calls. A call on a capturing stream becomes a part of a graph, which the program may replay any number of
+ * times. Trials do not time captured calls: a verdict on the program's other calls, or else the table, decides on them.
  *
  * If cecl may make a captured call, ranks agree whether cecl can capture it on every rank. If it cannot on some rank,
  * for example because of a buffer, all ranks pass the call to NCCL. Captured sends and receives always go to NCCL. */
@@ -13,7 +13,7 @@
 bool cecl_nccl_is_captured(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                            bool *is_sound);
 
-/* Decides, together with all ranks, which library makes the captured calls among `kept`: one library makes all
+/* Decides, together with all ranks, which library makes the captured calls among `kept`: one library makes all captured
  * collectives of a communicator. If it is NCCL, collectives without another reason get the reason CAPTURED. Returns the
  * first error of cecl_nccl_agree_await. After an error the caller must carry out no kept call. */
 ncclResult_t cecl_nccl_captured_decide(struct cecl_nccl_kept *kept, int count);
@@ -30,7 +30,7 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry);
 /* Counts `count` collectives that cecl makes. A rank that waits for this rank in an agreement reads the count: if it
  * grows, this rank has made another call instead of agreeing, and the wait fails. */
 void cecl_nccl_agree_note_calls(struct cecl_nccl_comm *comm, int count);
-/* Counts one call that cecl makes, unless it is captured, a send or a receive. */
+/* Counts one call that cecl makes, unless it is captured or is a send or a receive. */
 static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
                                          const struct cecl_nccl_call *call)
 {

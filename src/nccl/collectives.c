@@ -1,4 +1,4 @@
-/* The functions of NCCL whose calls cecl may make instead. */
+/* The functions of NCCL whose calls cecl may make in NCCL's place. */
 #include "nccl/serve.h"
 
 #define REDUCES .reduces = true, .redop = op

@@ -18,9 +18,9 @@
 #define OUT_MS 10000 /* most ms that the end of a communicator waits for threads inside */
 
 static _Atomic(struct cecl_nccl_comm *) buckets[BUCKETS];
-/* Held while entries are reserved or removed. A thread that ends a communicator holds it while it finds the entry and
- * then enters it, or takes the first step of its end. So no other communicator can get the entry in between. Calls look
- * up entries without the lock. */
+/* Held while entries are reserved or removed. A thread that ends a communicator also holds it, from when it looks up
+ * the entry until it has entered the entry or has taken the first step of the end. So no other communicator can get the
+ * entry in between. Calls look up entries without the lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- the table */
@@ -57,8 +57,8 @@ static struct cecl_nccl_comm *entry_for(ncclComm_t comm)
     return entry;
 }
 
-/* If the table has an entry with this handle, first aborts its communicator: NCCL has ended that one without cecl's
- * knowledge, and given its address to a new one. */
+/* If the table has an entry with this handle, first aborts its communicator: NCCL has ended the former communicator
+ * without cecl's knowledge, and given its address to the new one. */
 struct cecl_nccl_comm *cecl_nccl_comm_reserve(ncclComm_t comm)
 {
     (void)!cecl_nccl_comm_abort(comm);
@@ -165,8 +165,8 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm)
 /* ---- the end */
 
 /* Waits until at most `most` threads are inside, and returns true. False: the entry's life is no longer in `state`, or
- * `deadline` has passed. Afterwards the number may grow for a moment, because cecl_nccl_life_enter counts a thread
- * before it looks at the state. */
+ * `deadline` has passed. After the return the number of threads inside may grow for a moment, because
+ * cecl_nccl_life_enter counts a thread before it looks at the state. */
 static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigned state,
                       int64_t deadline)
 {
@@ -178,14 +178,14 @@ static bool await_out(const struct cecl_nccl_comm *entry, uint32_t most, unsigne
     return true;
 }
 
-/* Whether a thread is about to end the entry's communicator. */
+/* Whether a thread is ending the entry's communicator, or waits to end it. */
 static bool is_ending(const struct cecl_nccl_comm *entry)
 {
     return cecl_nccl_life_is(&entry->life, CECL_NCCL_SET(DESTROYING) | CECL_NCCL_SET(ENDING) |
                                                CECL_NCCL_SET(GIVING_UP));
 }
 
-/* Waits until another thread has ended cecl's communicator, because NCCL's communicator must end after it. */
+/* Waits until another thread has ended cecl's communicator: NCCL's must not end before it. */
 static void await_end(const struct cecl_nccl_comm *entry, ncclComm_t comm, int64_t deadline)
 {
     while (atomic_load(&entry->nccl) == comm && is_ending(entry) && cecl_ms_left(deadline) != 0)
@@ -215,8 +215,8 @@ static bool end_ours(struct cecl_nccl_comm *entry, bool destroys)
     return is_mine;
 }
 
-/* If a thread is inside, first revokes cecl's communicator, which ends the thread's wait. If none is, does not revoke
- * it: a revoke is an error for the peers, and many programs abort communicators that they just no longer need. */
+/* If a thread is inside, first revokes cecl's communicator, which ends the thread's wait. Otherwise does not revoke it:
+ * a revoke is an error for the peers, and many programs abort communicators that they merely no longer need. */
 static void abort_ours(struct cecl_nccl_comm *entry)
 {
     if (entry->ours && cecl_nccl_life_inside(&entry->life) > 0)
@@ -269,8 +269,8 @@ void cecl_nccl_comm_revoke(ncclComm_t comm)
     (void)!abort_it(comm, false);
 }
 
-/* Waits without a time limit for other threads that are inside, and for pending calls. Returns true if the caller must
- * end cecl's communicator. False: another thread has aborted it. */
+/* Waits, without a time limit, until other threads have left and pending calls are done. Returns true if the caller
+ * must end cecl's communicator. False: another thread has aborted it. */
 static bool await_calls(struct cecl_nccl_comm *entry)
 {
     const unsigned here = CECL_NCCL_SET(DESTROYING);
@@ -330,8 +330,8 @@ static ceclResult_t error_of(ceclComm_t ours)
     return asked != ceclSuccess ? asked : error;
 }
 
-/* Keeps the message for ncclGetLastError. Prints it if it is the communicator's first, unless libcecl.so has printed an
- * asynchronous error. */
+/* Keeps the message for ncclGetLastError. Also prints the first message of a communicator, unless libcecl.so has
+ * printed an asynchronous error. */
 static void tell_error(struct cecl_nccl_comm *comm, const char *message)
 {
     char words[CECL_MESSAGE_BYTES];

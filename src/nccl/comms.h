@@ -29,7 +29,7 @@ struct cecl_nccl_comm {
     int together; /* how many communicators, this one included, were made in one call or group */
     int ordinal;  /* number of the GPU; -1: a stand-in for NCCL works on memory of the host */
     /* -- used by the thread that makes calls -- */
-    uint64_t served, agreed; /* how many collectives cecl has made; how many agreements */
+    uint64_t served, agreed; /* how many collectives cecl made; how many agreements there were */
     int policy;              /* the ceclSmPolicy_t that `ours` has now (serve.c) */
     /* -- shared by threads -- */
     /* the error, if ranks could not agree to make cecl's communicator, or if finalizing it has failed */
@@ -56,7 +56,7 @@ static inline bool cecl_nccl_comm_enter(struct cecl_nccl_comm *entry, ncclComm_t
     cecl_nccl_life_leave(&entry->life);
     return false;
 }
-/* Finds and enters the entry of `comm`, if its life is in CECL_NCCL_MADE; NULL: it is not, or there is no entry. */
+/* Finds and enters the entry of `comm`. NULL: there is no entry, or its life is not in CECL_NCCL_MADE. */
 struct cecl_nccl_comm *cecl_nccl_comm_enter_made(ncclComm_t comm);
 static inline void cecl_nccl_comm_leave(struct cecl_nccl_comm *entry)
 {
@@ -141,7 +141,7 @@ void cecl_nccl_comm_finalize_later(ncclComm_t comm);
  * communicator; false: another thread ends it. */
 bool cecl_nccl_comm_destroy(ncclComm_t comm);
 bool cecl_nccl_comm_abort(ncclComm_t comm);
-/* Aborts cecl's communicator for `comm`. NCCL's communicator stays, and may still get children. If cecl has no
+/* Aborts cecl's communicator for `comm`. NCCL's communicator stays, and may still get children. If cecl has made no
  * communicator for `comm`, the entry stays, because it says why. */
 void cecl_nccl_comm_revoke(ncclComm_t comm);
 

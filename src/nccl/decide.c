@@ -109,8 +109,8 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
         way.reason = reason_of_table(process, call, comm, group);
-    /* also asked if NCCL makes the call: in a group, where one library makes all captured calls; for the table of
-     * calls */
+    /* asked even if NCCL makes the call: in a group, because one library makes all captured collectives; for the table
+     * of calls */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);
     if (learns && (way.is_captured || !in_group))

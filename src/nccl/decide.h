@@ -15,15 +15,15 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
                                       struct cecl_nccl_comm *comm, bool is_inside,
                                       struct cecl_nccl_group *group);
 
-/* Whether the root or peer exists. If not, NCCL refuses the call at once, even in a group. */
+/* Whether the communicator has the call's root or peer. If not, NCCL refuses the call at once, even in a group. */
 static inline bool cecl_nccl_has_rank(const struct cecl_nccl_call *call,
                                       const struct cecl_nccl_comm *comm)
 {
     return call->root >= 0 && call->root < comm->nranks;
 }
 
-/* Whether a call on which a decision was made is refused; then it returns *result. Also counts it, if calls are
- * counted. */
+/* Whether a call on which a decision was made is refused. If so, the caller must return `*result`. Also counts the
+ * call, if calls are counted. */
 bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
                           const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                           ncclResult_t *result);
@@ -40,12 +40,12 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
 
 /* Notes the communicator's next collective that cecl could make, and decides which library makes it. A captured call is
- * not timed; if there is a verdict, the verdict decides. The caller is inside the communicator.
- * way  [in, out] before the call: NO_REASON, the communicator's own policy, and whether the call is captured */
+ * not timed; a verdict decides on it or, if there is none, the table. The caller is inside the communicator.
+ * way  [in, out] the caller sets NO_REASON, the communicator's own policy, and whether the call is captured */
 void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                      const struct cecl_nccl_group *group, struct cecl_nccl_way *way);
 
-/* gains.c, the table. Whether measurements say that cecl takes less time than NCCL for `call`, in place and out of
+/* gains.c, the table. Whether measurements say that cecl takes less time than NCCL for `call`, both in place and out of
  * place. The table does not distinguish the two, because a rank cannot know whether its peers are in place. */
 bool cecl_nccl_gains(const struct cecl_nccl_call *call, const struct cecl_nccl_comm *comm,
                      const struct cecl_nccl_group *group);

@@ -130,7 +130,7 @@ struct cecl_nccl_meeting *cecl_nccl_meet_child(ncclComm_t parent, enum cecl_nccl
     return member && color >= 0 ? meet(key, rank, places) : NULL;
 }
 
-/* ---- ids of children that grow */
+/* ---- ids for the new ranks when a communicator grows */
 
 struct mark {
     uint64_t is_mark, key;

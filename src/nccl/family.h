@@ -8,7 +8,7 @@
 #include "nccl/abi.h"
 #include "nccl/meeting.h"
 
-/* These functions return NULL if this rank does not meet the others. Then NCCL makes the communicator's calls. */
+/* The functions that return a meeting return NULL if this rank does not meet the others. Then NCCL makes all calls. */
 
 /* For a communicator without a parent. */
 struct cecl_nccl_meeting *cecl_nccl_meet_by_ids(const ncclUniqueId *ids, int nids, int nranks,
@@ -21,7 +21,7 @@ uint64_t cecl_nccl_new_key(void);
 /* For a child of `parent`, made by a split, a shrink or a grow. Ranks count the children of each kind, so each rank
  * that takes part must call this function once for each child.
  * color   negative: this rank gets no child
- * places  how many ranks may meet; 0: all ranks of the parent */
+ * places  how many ranks may meet; 0: as many as the parent has */
 enum cecl_nccl_child { CECL_NCCL_SPLIT, CECL_NCCL_SHRUNK, CECL_NCCL_GROWN, CECL_NCCL_CHILDREN };
 struct cecl_nccl_meeting *cecl_nccl_meet_child(ncclComm_t parent, enum cecl_nccl_child kind,
                                                int color, int places);

@@ -43,8 +43,8 @@ static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nc
     return result;
 }
 
-/* For communicators that NCCL makes in the background. If NCCL has not written a child's handle yet, the parent's state
- * tells later that it has (cecl_nccl_birth_look). */
+/* For communicators that NCCL makes in the background. If NCCL has not written a child's handle yet,
+ * cecl_nccl_birth_look reads it once NCCL says that the parent is ready. */
 static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
@@ -96,15 +96,15 @@ static bool goes_on(ncclComm_t teller)
     ncclResult_t state = ceclSuccess;
     if (cecl_nccl_group()->depth > 0)
         return false;
-    /* asks NCCL if the entry does not say so: there may be no entry (after ncclCommRevoke), and a blocking communicator
-     * may have non-blocking children */
+    /* if the entry does not say that the communicator is non-blocking, asks NCCL: there may be no entry (after
+     * ncclCommRevoke), and a blocking communicator may have non-blocking children */
     return (entry && entry->is_non_blocking) ||
            (cecl_nccl_pass_ncclCommGetAsyncError(teller, &state) == ceclSuccess &&
             state == ceclInProgress);
 }
 
-/* If NCCL makes the child in the background, the program gets ncclInProgress. Then it must ask for the parent's state,
- * and in that call begin.c reads the child's handle. */
+/* If NCCL makes the child in the background, the program gets ncclInProgress. The program must then ask for the
+ * parent's state, and in that call begin.c reads the child's handle. */
 static ncclResult_t follow_child(ncclResult_t result, ncclComm_t *child, ncclComm_t parent,
                                  struct cecl_nccl_meeting *meeting)
 {
@@ -167,8 +167,8 @@ ncclResult_t ncclGroupSimulateEnd(void *info)
                                                      : result);
 }
 
-/* ---- making communicators. Each rank opens its meeting before it calls NCCL (meeting.h). ncclCommInitAll, which makes
- * the communicators of all ranks, may open the meetings after the call. */
+/* ---- making communicators. Each rank opens its meeting before it calls NCCL (meeting.h). ncclCommInitAll makes the
+ * communicators of all ranks, so it may open the meetings after NCCL's call. */
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
 {
@@ -249,7 +249,7 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
     return result;
 }
 
-/* On a new rank `comm` is NULL, so the child's own state says if it is ready; NCCL writes its handle at once. */
+/* Asks the child whether NCCL is done, because on a new rank `comm` is NULL. NCCL writes the child's handle at once. */
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank,
                           ncclComm_t *grown, ncclConfig_t *config)
 {

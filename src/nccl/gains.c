@@ -1,10 +1,10 @@
 /* For which calls cecl is faster than NCCL; see decide.h. The comment above a row names its table in
  * docs/data/results.md; factors are NCCL's time / cecl's. Sizes between two measured ones count as measured.
  *
- * NCCL makes small calls: cecl takes 0.5 to 0.7 x NCCL's time in cecl_perf, but 0.9 to 1.9 x in the loops of nccl-tests
- * ("nccl-tests under the default policy"). A row for 2 ranks begins at the size from which on cecl was faster in both
- * programs. A row for 4 ranks begins at the same size as the row for 2 ranks or at a larger one, except for
- * all-to-alls, and reduce-scatters on windows. If a program repeats small calls, trials decide. */
+ * The table leaves small calls to NCCL: cecl takes 0.5 to 0.7 x NCCL's time in cecl_perf, but 0.9 to 1.9 x in the loops
+ * of nccl-tests ("nccl-tests under the default policy"). A row for 2 ranks begins at the size from which on cecl was
+ * faster in both programs. A row for 4 ranks begins at the same size as the row for 2 ranks or at a larger one, except
+ * for all-to-alls, and reduce-scatters on windows. If a program repeats small calls, trials decide. */
 #include "nccl/decide.h"
 
 #define KIB(n) ((size_t)(n) << 10)

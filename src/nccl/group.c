@@ -1,9 +1,9 @@
-/* Keeps the calls of a group, and divides them into stages; see group.h. A stage is a cecl group, or an NCCL group for
- * the calls that go to NCCL. Most groups are carried out in one stage. Calls that cecl refuses in one group go into
- * consecutive stages. The stages come in this order: collectives that cecl makes, collectives that NCCL makes, messages
- * that NCCL makes, messages that cecl makes. Messages have stages of their own, because the messages of a group differ
- * between ranks. NCCL orders only the streams of calls in its own group. So the stream of a stage first waits for the
- * streams of the group's calls on its communicator; these wait for it when the stage ends. */
+/* Keeps a group's calls, and divides them into stages; see group.h. A stage is a cecl group or, for calls that go to
+ * NCCL, an NCCL group. Most groups have one stage. Calls that cecl would refuse in one group go into consecutive
+ * stages. The stages come in this order: collectives that cecl makes, collectives that NCCL makes, messages that NCCL
+ * makes, messages that cecl makes. Messages have stages of their own, because a group's messages differ between ranks.
+ * NCCL orders only the streams of calls in its own group. So a stage's stream first waits for the streams of the
+ * group's calls on the same communicator; at the stage's end, those streams wait for it. */
 #include "nccl/group.h"
 
 #include "nccl/captured.h"
@@ -73,8 +73,9 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
            cecl_nccl_has_result_on_all(b->op);
 }
 
-/* The most calls of this kind that cecl makes in a stage; an NCCL group may have any number. All ranks find the same
- * stages, because collectives are counted for each communicator, and messages for each pair of ranks. */
+/* How many collectives (or messages with one peer) cecl makes in a stage at most; an NCCL group may have any number.
+ * All ranks find the same stages, because collectives are counted for each communicator, and messages for each pair of
+ * ranks. */
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
@@ -192,9 +193,9 @@ ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct ce
     return result;
 }
 
-/* Asks NCCL about only one communicator, because NCCL finishes enqueueing a group on all of them at once. Looks up
- * its entry only once: if another thread aborted the communicator, a second look-up would find no entry, and NCCL
- * would be asked about freed memory. */
+/* Asks NCCL about only one communicator, because NCCL finishes enqueueing a group on all of them at once. Looks up the
+ * communicator's entry only once: if another thread aborted the communicator, a second look-up would find no entry, and
+ * NCCL would be asked about freed memory. */
 void cecl_nccl_group_await_passed(const struct cecl_nccl_group *group)
 {
     struct cecl_nccl_comm *entry = cecl_nccl_comm_find(group->passed);

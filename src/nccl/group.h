@@ -8,7 +8,7 @@
 
 struct cecl_nccl_kept {
     struct cecl_nccl_call call;
-    int number; /* how many calls were kept before */
+    int number; /* how many calls were kept before this one */
     int stage;  /* calls with the same stage are carried out together, see group.c */
     /* how many earlier calls of the stage are on the same communicator; for a message, how many earlier messages are
      * between the same ranks in the same direction */
@@ -29,7 +29,7 @@ struct cecl_nccl_group {
     ncclResult_t refusal;          /* the result of the first refused call */
     struct cecl_nccl_wish *wishes; /* the communicators to make at the group's end */
     int nwishes, wish_room;
-    /* -- the last answer of the driver, whether a graph captures the stream -- */
+    /* the driver's last answer whether a graph captures a stream */
     struct {
         uint64_t group;
         const struct cecl_nccl_comm *comm;
@@ -56,17 +56,17 @@ void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
 /* -- group.c. The calls of a group, which are kept until the outermost group ends. Collectives come before messages, as
  * in NCCL, because a peer may reach its side of a message only after them, in a later group or outside groups -- */
 
-/* cecl_nccl_take for a call in a group (call.h). If a call is refused, the group's end returns the first refusal, and
- * carries out no kept call. */
+/* Does what cecl_nccl_take says (call.h), for a call in a group. If a call is refused, the group's end returns the
+ * first refusal, and carries out no kept call. */
 bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_call *call,
                           struct cecl_nccl_comm *comm, ncclResult_t *result);
 
-/* Called before NCCL's outermost group ends, unless the end is only simulated. Decides on the calls whose decision was
- * left to the group's end, because learning must not note the calls of a group that only this rank simulates or
- * refuses. If cecl makes no call of the group, puts all kept calls into NCCL's group. Returns the first error. */
+/* Called before NCCL's outermost group ends, unless the end is only simulated. Decides on the calls that were left open
+ * until now, because learning must not note the calls of a group that only this rank simulates or refuses. If cecl
+ * makes no call of the group, puts all kept calls into NCCL's group. Returns the first error. */
 ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group);
 
-/* Puts the first `count` of these calls into NCCL's open group. Returns NCCL's first error. */
+/* Puts the `count` calls from `kept` on into NCCL's open group. Returns NCCL's first error. */
 ncclResult_t cecl_nccl_group_pass(struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
                                   int count);
 

@@ -53,7 +53,7 @@ static void forget_all(void)
 
 void cecl_nccl_group_opened(struct cecl_nccl_group *group)
 {
-    /* of all threads, because several threads may make groups with calls on the same communicator */
+    /* shared by all threads, because several threads may make groups with calls on the same communicator */
     static _Atomic uint64_t numbers;
     static struct cecl_thread_end end = CECL_THREAD_END_NONE;
     if (group->depth++ > 0)

@@ -72,8 +72,8 @@ static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
 
 /* ---- a verdict as a printed line */
 
-/* What a verdict says about NCCL's way and another way. `after_ns` follows from the gain, by which the verdict was
- * decided, not from the other way's median. */
+/* What a verdict says about NCCL's way and another way. `after_ns` is computed from the gain, which decided the
+ * verdict, and not from the other way's median. */
 struct summary {
     double before_ns, after_ns, percent; /* times of one step; percent negative: shorter */
     double gain;
@@ -245,7 +245,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 }
 
 /* A hash of those properties of a call that are equal on all ranks (nccl/trial_period.h). ncclBcast counts as
- * ncclBroadcast, because ranks may differ in this. in_group: how many calls of the same group came before the call. */
+ * ncclBroadcast: ranks may mix the two. in_group: how many calls of the same group came before the call. */
 static uint64_t token_of(const struct cecl_nccl_call *call, uint32_t in_group)
 {
     const enum cecl_nccl_op op =

@@ -15,7 +15,7 @@ enum cecl_nccl_state {
     /* a thread of the program waits until the calls on ours are done, and then ends ours */
     CECL_NCCL_DESTROYING,
     CECL_NCCL_ENDING, /* one thread ends ours; no other thread may enter */
-    /* one thread waits until the maker has left */
+    /* one thread waits until the maker has left the entry */
     CECL_NCCL_GIVING_UP,
     /* the maker has stopped using NCCL's communicator, and will end what it has made */
     CECL_NCCL_GIVEN_UP,
@@ -52,7 +52,7 @@ enum cecl_nccl_step {
     (CECL_NCCL_SET(READY) | CECL_NCCL_SET(FINALIZING) | CECL_NCCL_SET(DESTROYING))
 #define CECL_NCCL_UNMADE \
     (CECL_NCCL_SET(MAKING) | CECL_NCCL_SET(GIVING_UP) | CECL_NCCL_SET(GIVEN_UP))
-/* In these states calls are refused, as by NCCL if its communicator is not ready. */
+/* In these states calls are refused, as NCCL refuses calls on a communicator that is not ready. */
 #define CECL_NCCL_NOT_READY (CECL_NCCL_UNMADE | CECL_NCCL_SET(FINALIZING))
 
 /* The word: the number of threads inside, a bit for the claim, and the state. */
@@ -91,7 +91,7 @@ static inline bool cecl_nccl_life_go(cecl_nccl_life *life, enum cecl_nccl_step s
     return false;
 }
 
-/* Claims to end NCCL's communicator. False: another call has claimed it before. */
+/* Claims the right to end NCCL's communicator. False: another call has it. */
 static inline bool cecl_nccl_life_claim(cecl_nccl_life *life)
 {
     return !(atomic_fetch_or(life, CECL_NCCL_CLAIM) & CECL_NCCL_CLAIM);
@@ -102,8 +102,8 @@ static inline void cecl_nccl_life_leave(cecl_nccl_life *life)
     atomic_fetch_sub(life, 1);
 }
 
-/* Counts the thread as inside, if the life is in one of `states`. Until cecl_nccl_life_leave no other thread frees a
- * part of the entry. */
+/* Counts the thread as inside and returns true, if the life is in one of `states`. Then no other thread frees a part of
+ * the entry before cecl_nccl_life_leave. */
 static inline bool cecl_nccl_life_enter(cecl_nccl_life *life, unsigned states)
 {
     if (states >> (atomic_fetch_add(life, 1) >> CECL_NCCL_STATE_SHIFT) & 1)

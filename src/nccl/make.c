@@ -126,8 +126,8 @@ static struct hello introduce(const struct cecl_nccl_comm *entry)
     return mine;
 }
 
-/* Why NCCL makes all calls; NO_REASON: it does not. *whose: the first rank that has a reason. All ranks find the same,
- * because all have the same `all`. */
+/* Why NCCL makes all calls; NO_REASON: it does not. *whose: the first rank that has a reason. All ranks find the same
+ * reason, because `all` is equal on all ranks. */
 static enum cecl_nccl_reason common_reason(const struct hello *all, int nranks, int *whose)
 {
     bool is_even = true, is_alike = true;
@@ -173,7 +173,7 @@ static void warn_of_absence(const struct cecl_nccl_comm *entry, int absent, bool
             absent);
 }
 
-/* Gathers `bytes` bytes of each rank in `all`. all NULL: there was no memory for it. */
+/* Gathers `bytes` bytes of each rank in `all`. all NULL: fails, because there was no memory for it. */
 static ceclResult_t gather_all(struct cecl_nccl_meeting *meeting, const void *mine, void *all,
                                size_t bytes, int *absent)
 {
@@ -231,8 +231,8 @@ static int gather(void *context, const void *send, void *recv, size_t bytes)
     return (int)exchanges->result;
 }
 
-/* By default waits for ranks have no time limit, as with NCCL; CECL_TIMEOUT_MS overrides this. Under `auto` calls may
- * use SMs, because `auto` takes the faster way. */
+/* By default waits for ranks have no time limit, as with NCCL; CECL_TIMEOUT_MS overrides this. Under CECL_NCCL=auto
+ * calls may use SMs, because the faster way counts there. */
 static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;
@@ -245,8 +245,8 @@ static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
     return config;
 }
 
-/* Checks that cecl has NCCL's device: CECL_DEVICE or CECL_CUDA_DEVICE may have chosen another one. Under `strict`,
- * forbids SMs for calls that only move data, even if CECL_SM_POLICY allows them. */
+/* Checks that cecl has NCCL's device: CECL_DEVICE or CECL_CUDA_DEVICE may have chosen another one. Under
+ * CECL_NCCL=strict, forbids SMs for calls that only move data, even if CECL_SM_POLICY allows them. */
 static ceclResult_t check_made(struct cecl_nccl_comm *entry)
 {
     int device;

@@ -228,8 +228,8 @@ static bool is_complete(struct cecl_nccl_meeting *meeting)
     return is;
 }
 
-/* Looks for peers that have left, sends what is not sent yet, and last reads the inbox, where peers that have left may
- * have sent letters. */
+/* Looks for peers that have left, sends what is not sent yet, and last reads the inbox, to which peers may have sent
+ * letters before they left. */
 static ceclResult_t look(struct cecl_nccl_meeting *meeting, const void *mine, size_t bytes)
 {
     for (int i = 0; i < meeting->count; i++) {

@@ -17,7 +17,7 @@ struct cecl_nccl_meeting;
 
 /* Opens this rank's inbox. NULL: no host memory. If the inbox cannot be opened, this rank and the others do not meet.
  * key    equal on the ranks that meet, and different from all other keys
- * place  a number below `places` that no other rank has; only NCCL tells this rank its rank */
+ * place  a number below `places` that no other rank has. It may differ from the rank, which NCCL tells later */
 struct cecl_nccl_meeting *cecl_nccl_meeting_open(uint64_t key, int place, int places);
 /* NULL is allowed. */
 void cecl_nccl_meeting_close(struct cecl_nccl_meeting *meeting);

@@ -1,5 +1,5 @@
-/* Every symbol of NCCL up to 2.32, once; no other file repeats the list. Each function of NCCL also has a name that
- * begins with p, for tools that replace the function and call the original by that name; this library's do, too.
+/* Every symbol of NCCL up to 2.32, once; no other file repeats the list. Each function also has a name that begins with
+ * p, by which a tool that replaces the function calls the original; this library exports both names.
  *
  * COUNTED(name): collectives.c has a C function of that name, which returns an ncclResult_t and decides for each call
  * which library makes it. FOLLOWED(name, answer): follow.c has a C function of that name, which passes the call on and

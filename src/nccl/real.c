@@ -12,7 +12,7 @@
 
 #define OTHERS 8 /* the most libraries named libnccl.so* that are looked at */
 
-/* By this symbol dlsym distinguishes this library and its copies from NCCL. */
+/* dlsym finds this symbol in this library and its copies, but not in NCCL. */
 CECL_NCCL_API extern const char cecl_in_place_of_nccl;
 const char cecl_in_place_of_nccl = 1;
 

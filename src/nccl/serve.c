@@ -26,8 +26,8 @@ ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream)
     return lend ? lend(ours, stream) : NULL;
 }
 
-/* Sets the policy of the calls that follow, also in a group. If it cannot be set, the call keeps the previous policy,
- * because the other ranks already wait for this rank. */
+/* Sets the policy of the calls that follow, also in a group. If it cannot be set, the call is made with the previous
+ * policy, because the other ranks already wait for this rank. */
 static void set_policy(const struct cecl_nccl_library *cecl, struct cecl_nccl_comm *comm,
                        int policy)
 {
@@ -41,8 +41,8 @@ static void set_policy(const struct cecl_nccl_library *cecl, struct cecl_nccl_co
     case CECL_NCCL_OP_nccl##name: return cecl->cecl##name(__VA_ARGS__, ours, on);
 
 /* In a gather or a reduction to root NCCL ignores recvbuff on ranks other than root. cecl requires an address, but
- * writes nothing there, so this function gives it sendbuff. On the host device calls are on the default stream, unless
- * they are captured: the stand-in for NCCL completes each call before it returns. */
+ * writes nothing there, so this function passes sendbuff to cecl. On the host device calls are on the default stream,
+ * unless they are captured: the stand-in for NCCL completes each call before it returns. */
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                              cudaStream_t stream)
 {

@@ -16,8 +16,8 @@ ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_call *call,
 /* Whether the call uses SMs, according to ceclGroupExplain. Used only if calls are counted. */
 bool cecl_nccl_uses_sms(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm);
 
-/* If the stand-in for NCCL, which works on memory of the host, captures `stream`: the stream of the host device on
- * which `ours` must capture the call. NULL: `stream` does not capture. */
+/* For the stand-in for NCCL, which works on memory of the host: the stream of the host device on which `ours` must make
+ * a call that is captured on `stream`. NULL: `stream` does not capture. */
 ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream);
 
 /* Makes `call` by NCCL. */

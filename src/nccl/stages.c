@@ -32,7 +32,7 @@ static void note_calls(const struct cecl_nccl_kept *kept, int count)
             cecl_nccl_note_served(kept[i].comm, &kept[i].call);
 }
 
-/* Returns the stage's result. Reports an error as one of the first communicator that was not aborted. */
+/* Returns the stage's result. Reports an error as that of the first communicator that was not aborted. */
 static ncclResult_t leave_all(const struct cecl_nccl_kept *kept, int count, ceclResult_t result)
 {
     struct cecl_nccl_comm *comm = NULL;
@@ -84,8 +84,8 @@ static ceclResult_t order_streams(const struct cecl_nccl_group *group,
     return result;
 }
 
-/* Ignores errors of calls, because ceclGroupEnd returns them. Makes a group's only call without a cecl group, because
- * this is faster for small calls. */
+/* In a cecl group ignores errors of calls, because ceclGroupEnd returns them. If the program's group has only one call,
+ * makes it without a cecl group, because this is faster for small calls. */
 static ceclResult_t enqueue(const struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
                             int count)
 {

@@ -1,4 +1,4 @@
-/* The target of each symbol, to which jump.c passes its calls. symbol.c finds the target at the first call. */
+/* A symbol's target: the function to which jump.c passes the symbol's calls. symbol.c finds it at the first call. */
 #ifndef CECL_NCCL_SYMBOL_H
 #define CECL_NCCL_SYMBOL_H
 
@@ -11,7 +11,7 @@ enum cecl_nccl_answer {
     CECL_NCCL_WORDS,  /* a string: the reason */
     CECL_NCCL_NOTHING,
     CECL_NCCL_TEAM,   /* three ints: a team of no ranks */
-    CECL_NCCL_NUMBER, /* an int: -1, which is not a rank and not a number of slots */
+    CECL_NCCL_NUMBER, /* an int: -1, which is neither a rank nor a number of slots */
     /* like RESULT; the function only moves data, and cecl does not know its arguments */
     CECL_NCCL_MOVE,
     CECL_NCCL_REDUCTION, /* like MOVE, but the function computes */
@@ -34,8 +34,8 @@ struct cecl_nccl_symbol {
  * arguments unchanged. */
 void cecl_nccl_lazy(void);
 
-/* Returns the function to jump to. Stores it in `target`, so that later calls do not come here; for MOVE and REDUCTION
- * in `found`, because all their calls come here, to be counted. caller: the call's return address */
+/* Returns the function to jump to, and stores it: in `target`, so that later calls jump there directly; for MOVE and
+ * REDUCTION in `found`, because each of their calls comes here to be counted. caller: the call's return address */
 cecl_nccl_target cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller);
 
 #endif

@@ -58,7 +58,7 @@ static void rest(struct cecl_trial *trial)
     trial->wait = 0;
 }
 
-/* If this rank has offered to begin, the ranks' offers may already have been decided on, so this rank skips that
+/* If this rank has offered to begin, another rank may already have decided on the offers. So this rank skips that
  * decision. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
@@ -117,8 +117,8 @@ static void decide_on(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 
 /* ---- beginning */
 
-/* Offers to begin, or says that this rank is busy, if another communicator of this process has its trial. Then all
- * ranks put the trial off, at the same boundary. */
+/* Offers to begin, or says that this rank is busy, if another communicator of this process has its trial. If any rank
+ * is busy, all ranks put the trial off, at the same boundary. */
 static void offer(struct cecl_trial *trial)
 {
     trial->state = CECL_TRIAL_OFFERED;
@@ -249,7 +249,7 @@ static void end_turn(struct cecl_trial *trial)
 }
 
 /* How many periods the verdict is put off: 1 the first four times, then 2, 4 ...; in all 2,050. A GPU's queue holds
- * less. */
+ * fewer periods. */
 static uint32_t periods_put_off(const struct cecl_trial *trial)
 {
     return trial->put_off < 5 ? 1 : 1u << (trial->put_off - 4);

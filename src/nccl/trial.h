@@ -11,10 +11,10 @@
  * hundred times ends before a trial could tell anything.
  *
  * All ranks of a communicator see the same sequence of calls, so they reach the same boundaries between periods, at
- * different times. Ranks agree by decisions on what must be equal on all ranks but does not follow from the sequence. A
- * decision is a word in memory that all ranks share. The first rank that needs a decision makes it by compare-and-swap,
- * from what all ranks have published so far; the others read it. So ranks cannot differ, and no rank waits. Decisions
- * are numbered, and no word is used twice.
+ * different times. Some things must be equal on all ranks, but do not follow from the sequence: on these, ranks agree
+ * by decisions. A decision is a word in memory that all ranks share. The first rank that needs a decision makes it by
+ * compare-and-swap, from what all ranks have published so far; the others read it. So ranks cannot differ, and no rank
+ * waits. Decisions are numbered, and no word is used twice.
  *
  * A turn has three whole periods of one arm. The first period is not counted, because it overlaps work of the turn
  * before. Each rank publishes how long the second and the third period took, once its GPU has reached their end. A
@@ -92,7 +92,7 @@ struct cecl_trial {
     uint32_t wait;   /* boundaries until the next step of this state; 0: there is none */
     uint32_t offers; /* for how many boundaries the next offer lasts */
     bool is_busy;    /* the last attempt to begin failed because a rank was busy */
-    /* times of repetitions of the subject on the host: their sum, the longest; boundaries so far */
+    /* times of the subject's repetitions on the host: the sum, and the longest; `seen`: boundaries so far */
     uint64_t host_ns, longest_ns;
     uint32_t seen;
     bool holds;       /* this communicator has reserved trials in this process */
@@ -143,7 +143,7 @@ struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_wh
  * measured */
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, uint64_t ns);
 
-/* Whether the next boundary is within a period. If the repetition is whole, no decision comes there. */
+/* Whether the next boundary lies within a period: no decision is made there, if the repetition before it is whole. */
 static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
 {
     return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;
