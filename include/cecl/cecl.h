@@ -14,8 +14,8 @@
  *     ceclCommDestroy(comm);
  *
  * Words used below:
- *   rank         one participant of a communicator: a process, or a thread of one. On GPUs each
- *                rank has a GPU of its own.
+ *   rank         one participant of a communicator: a process, or a part of a process that has several
+ *                ranks. On GPUs each rank has a GPU of its own.
  *   peer         another rank of the same communicator.
  *   host device  what ranks run on without GPUs: threads and shared memory carry out the same copies
  *                and reductions. Its memory is ordinary memory: the program can read and write what
@@ -25,27 +25,26 @@
  *                communicator's collective calls in the same order.
  *   local        the peers need not make the call. If the call waits for peers or tells them
  *                something, its text says so.
- *   blocking     the calling host thread waits. All other calls only enqueue work or read a value.
- *   symmetric    memory that every rank has at the same offset of its pool (ceclMemAlloc), so a
- *                rank can compute its address at a peer.
+ *   blocking     the calling host thread waits until the call's work is done. Other calls wait only as
+ *                the texts say (for collectives: see Collectives).
+ *   symmetric    memory of ceclMemAlloc. Every rank has it at the same offset in its pool (the memory
+ *                that ceclMemAlloc gives out), so a rank can compute the address at a peer.
  *   registered   other memory of the program that peers have opened (see Buffers).
  *   private      memory that peers cannot open (see Buffers).
- *   block        the data that one rank sends to one rank. A rank's own block is what it sends to
- *                itself.
+ *   block        the data that one rank sends to one rank. A rank's own block is what it sends to itself.
  *   staging      symmetric memory of the communicator, through which some calls pass blocks.
  *   chunk        a part of a block that is sent in one go.
  *   in place     the rank's own block already lies where the result needs it.
  *   zero SM      the call uses only copy engines and stream memory operations, and no streaming
  *                multiprocessor (SM).
  *
- * Errors: every call returns a ceclResult_t, except the two that return strings. A call that is
- * refused has enqueued nothing and changed nothing, unless its text says otherwise.
- * ceclGetLastError tells what was wrong: the function, the argument, its value, and what was
- * expected. In a group it also tells the number of the call ("call 2 of 3 in the group,
- * ceclAllGather: ..."). Do not use the handle of a communicator, stream, graph, window or
- * registration that has ended. Calls refuse such a handle only until a new object gets the same handle,
- * and that may happen at once. The text of each call lists its errors. In addition, every call that
- * takes a communicator may return
+ * Errors: every call returns a ceclResult_t, except the two that return strings. A call that is refused
+ * has enqueued nothing and changed nothing, unless its text says otherwise. ceclGetLastError tells what
+ * was wrong: the function, the argument, its value, and what was expected. In a group it also tells the
+ * number of the call ("call 2 of 3 in the group, ceclAllGather: ..."). Do not use the handle of a
+ * communicator, stream, graph, window or registration that has ended. Calls refuse such a handle only
+ * until a new object gets the same handle, and that may happen at once. The text of each call lists its
+ * errors. In addition, every call that takes a communicator may return
  *   ceclInvalidArgument     the communicator is NULL, or was destroyed;
  *   ceclInvalidUsage        the communicator was finalized (the calls listed under Failure still
  *                           work then), or was made before this process was forked;
@@ -54,13 +53,13 @@
  *   the asynchronous error  the communicator has failed (see Failure).
  * Once a collective has passed its checks, the rank tells its peers where the buffers lie, and the
  * peers rely on that. If the rank then cannot carry out the collective (memory is used up, a peer's
- * memory cannot be opened, the device refuses a part), the call returns that error, and the
+ * memory cannot be opened, the device refuses a copy or a kernel), the call returns the error, and the
  * communicator fails.
  *
  * Buffers: a collective takes any memory of the rank's device. On GPUs that is memory of this
  * rank's GPU, but not managed memory, and not memory of the host. A buffer must lie within one
- * allocation. Ranks may pass different kinds of memory, at different offsets. How a peer reaches a
- * buffer depends on its kind:
+ * allocation. Ranks may pass different kinds of memory, at different offsets. How peers reach a buffer
+ * depends on the kind of its memory:
  *   symmetric    memory of ceclMemAlloc. Peers compute its address.
  *   registered   memory that other processes can open: memory of cudaMalloc, of ncclMemAlloc, and of
  *                cuMemCreate with handles that can be exported as file descriptors. One range of
@@ -71,28 +70,29 @@
  *                memory that it uses, unless ceclConfig_t.registerOnUse is 0; ceclCommRegister
  *                registers memory before the first call. Once peers have opened registered memory,
  *                calls make the same copies as on symmetric memory.
- *   private      all other memory, such as memory of cudaMallocAsync, or of malloc on the host device.
- *                If registerOnUse is 0, all memory that was not registered is private.
- *                Peers cannot write a private recvbuff, so they write to a bounce buffer:
- *                registered memory of the communicator, as large as recvbuff. This rank then
- *                carries the bytes from there to recvbuff. If the call is in place, the rank first
- *                carries the input to the bounce buffer. Carried bytes go through a peer's staging:
- *                this needs no SM, but the bytes cross the links twice more. Under CECL_SM_ALLOW an
- *                SM copies them instead. A private sendbuff is sent from where it lies; only if a peer
- *                comes late to the call (see Collectives), this rank carries it to a bounce buffer,
- *                whose memory it takes in any case. ceclReduceScatter needs no bounce buffer.
- * Each call checks which memory is at the address, so it does not confuse freed memory with memory
- * that was allocated there later. On the host device a call checks all bytes from the first
- * to the last that it uses, and refuses (ceclInvalidArgument) holes, missing access rights, and
- * mappings of files that have become too short. Leave memory as it is until the call is done. If a
- * program frees the memory, takes away access rights, or truncates the mapped file while a call is
- * pending, a signal may end this rank's process and its peers'. cecl cannot prevent that.
+ *   private      all other memory, such as memory of cudaMallocAsync, or of malloc on the host device. If
+ *                registerOnUse is 0, all memory that was not registered is private. Peers cannot write a
+ *                private recvbuff, so they write to a bounce buffer: registered memory of the
+ *                communicator, as large as recvbuff. This rank then carries the bytes from there to
+ *                recvbuff. If the call is in place, the rank first carries the input to the bounce
+ *                buffer. Carried bytes go through a peer's staging: this needs no SM, but the bytes cross
+ *                the links twice more. Under CECL_SM_ALLOW an SM copies them within the GPU instead. A
+ *                private sendbuff is sent from where it lies. Only if a peer comes late to the call (see
+ *                Collectives), this rank carries sendbuff to a bounce buffer; the call takes memory for
+ *                that buffer even if no peer is late. ceclReduceScatter needs no bounce buffer.
+ * Each call checks which memory is at the address, so it does not confuse freed memory with memory that
+ * was allocated there later. On the host device a call checks all bytes from the first to the last that
+ * it uses, and refuses (ceclInvalidArgument) holes, missing access rights, and mappings of files that
+ * have become too short. Keep the memory allocated and accessible until the call is done. If a program
+ * frees the memory, takes away access rights, or truncates the mapped file while a call is pending,
+ * SIGSEGV or SIGBUS may end this rank's process and its peers'. cecl cannot prevent that.
  *
  * Agreement: ranks must make equal collective calls. The text of each call says which arguments
  * must be equal on all ranks; buffers may always lie at different places. Ranks tell each other a
  * hash of the call, together with the places of their buffers. If the hashes differ, no byte of the
- * call moves, and the communicator fails. A rank that finds the difference gets ceclInvalidUsage. The
- * error text names what differs (function, count, datatype, root, op or options), and gives both
+ * call moves, and the communicator fails. A rank that finds the difference gets ceclInvalidUsage; a rank
+ * that first hears of the failure from a peer gets ceclRemoteError. The error text names what differs
+ * (function, count, datatype, root, op or options), and gives both
  * values. Small calls (ceclExplain tells which are small), barriers and calls with splits on the
  * device (ceclAlltoAllvDevice) are compared afterwards: ceclStreamSynchronize, ceclCommGetAsyncError
  * or a thread of cecl finds the difference, and the communicator fails with ceclInvalidUsage. (Two
@@ -106,31 +106,31 @@
  *
  * Failure: the communicator fails on every rank when a rank dies, revokes the communicator, aborts it
  * while a call is pending, leaves while others wait for it, or keeps a call waiting longer than the
- * timeout. A rank leaves when it destroys its communicator, when it calls ceclCommAbort while none of
- * its calls is pending, or when its process ends by exit or a return from main. If another rank later
- * makes a call that needs the rank that left, the communicator fails on the caller. When a communicator
- * fails, pending calls end with undefined results, so that no stream hangs. From then on calls return
- * the asynchronous error. Only these still work:
+ * timeout (ceclConfig_t.timeoutMs). A rank leaves when it destroys its communicator, when it calls
+ * ceclCommAbort while none of its calls is pending, or when its process ends by exit or a return from
+ * main. If another rank later makes a call that needs the rank that left, the communicator fails on the
+ * calling rank. When a communicator fails, pending calls end with undefined results, so that no stream
+ * hangs. From then on calls return the asynchronous error. Only these still work:
  * ceclCommCount, ceclCommUserRank, ceclCommCuDevice, ceclCommNodes, ceclCommGetAsyncError,
  * ceclGetLastError, ceclCallStats, ceclCommDeregister, ceclCommRevoke, ceclStreamSynchronize,
  * ceclStreamEndCapture, ceclGraphDestroy, ceclStreamDestroy, ceclEventDestroy, ceclCommShrink (makes a new
  * communicator of the remaining ranks), ceclCommDestroy and ceclCommAbort (end the failed one).
  *
  * Results: a result is valid once the stream has passed the call and ceclCommGetAsyncError, called
- * after that, gives ceclSuccess. ceclStreamSynchronize waits and checks. If the communicator fails
- * later, every recvbuff that is still allocated has undefined contents on all ranks, because a peer's
- * copies may still arrive. To keep a result beyond a failure, copy it elsewhere; the copy is valid if
- * ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. After a failure, use
- * registered memory for something else only once the failed communicator has ended on all ranks, or
- * ceclCommShrink has made a new one of all ranks that are alive. (ceclCommShrink waits for late
- * copies.)
+ * after that, gives ceclSuccess. ceclStreamSynchronize waits for the stream, and makes this check. If the
+ * communicator fails later, every recvbuff that is still allocated has undefined contents on all ranks,
+ * because a peer's copies may still arrive. To keep a result beyond a failure, copy it elsewhere; the
+ * copy is valid if ceclCommGetAsyncError, called again after the copy, still gives ceclSuccess. After a
+ * failure, use registered memory for something else only once the failed communicator has ended on all
+ * ranks, or ceclCommShrink has made a new one of all ranks that are alive. (ceclCommShrink waits for
+ * copies that are under way.)
  *
  * Threads: communicators are independent of each other. On one communicator, make one call at a
  * time; only calls that say "Threads: any" may run beside another call. Collectives, messages, ends of
  * groups, ceclExplain and ceclGroupExplain exclude each other: while a thread is inside one of these
- * calls, a second one on the same communicator is refused (ceclInvalidUsage). A communicator belongs
- * to the process that made it. A thread that is cancelled in a call (pthread_cancel) ends when the
- * call returns. */
+ * calls, such a call of another thread on the same communicator is refused (ceclInvalidUsage). A
+ * communicator belongs to the process that made it. A thread that is cancelled in a call (pthread_cancel)
+ * ends when the call returns. */
 #ifndef CECL_CECL_H
 #define CECL_CECL_H
 
@@ -171,7 +171,7 @@ typedef enum {
     ceclSuccess = 0,
     /* CUDA refused something; ceclGetLastError names the call and CUDA's reason. */
     ceclUnhandledCudaError = 1,
-    ceclSystemError = 2,     /* the operating system refused sockets, memory, descriptors */
+    ceclSystemError = 2,     /* the operating system refused sockets, memory or descriptors */
     ceclInternalError = 3,   /* a defect in cecl: please report it with ceclGetLastError's text */
     ceclInvalidArgument = 4, /* a parameter's value is wrong */
     /* The values are valid, but the order of calls is wrong, memory cannot be used, or ranks differ. */
@@ -204,8 +204,8 @@ typedef enum {
 } ceclDataType_t;
 #define CECL_NUM_TYPES 12
 
-/* What a reduction does with the elements of all ranks, with NCCL's names and numbers. ceclAvg is
- * the sum divided by the number of ranks; it takes floating-point types only. */
+/* How a reduction combines the elements of all ranks. Names and numbers are NCCL's. ceclAvg is the sum
+ * divided by the number of ranks; it takes floating-point types only. */
 typedef enum { ceclSum = 0, ceclProd = 1, ceclMax = 2, ceclMin = 3, ceclAvg = 4 } ceclRedOp_t;
 #define CECL_NUM_RED_OPS 5
 
@@ -237,16 +237,16 @@ typedef enum {
  * Whatever is chosen here, a rank that comes late to a call (see Collectives) moves the bytes of both
  * directions. */
 typedef enum {
-    /* The faster choice for each call: copies push; reductions push or pull. */
+    /* The faster choice for each call: calls that only move data push; reductions push or pull. */
     CECL_DIRECTION_AUTO = 0,
     /* The rank that has the bytes copies them. Reductions go through staging. */
     CECL_DIRECTION_PUSH = 1,
     /* The rank that needs the bytes copies them. A call that runs alone is about 5 % slower this way,
      * but some GEMMs that run at the same time are slowed less. Some calls are still pushed as a whole:
      * ceclGather, ceclScatter, ceclAlltoAllv and ceclAlltoAllvAt, calls in which peers send a rank's
-     * own block back (see CECL_SM_REDUCE_ONLY), and all-to-alls in place, or with a private sendbuff on any
-     * rank. If no input is private, SMs of all reductions except ceclReduce and ceclReduceScatterTiles
-     * read the inputs in the peers' memory. */
+     * own block back (see CECL_SM_REDUCE_ONLY), and all-to-alls that are in place or have a private
+     * sendbuff on any rank. In all reductions except ceclReduce and ceclReduceScatterTiles, SMs read the
+     * inputs in the peers' memory, if no input is private. */
     CECL_DIRECTION_PULL = 2
 } ceclDirection_t;
 
@@ -266,8 +266,8 @@ typedef enum {
 /* The rank modulo the number of visible GPUs. This GPU also becomes the caller's current device. */
 #define CECL_CUDA_DEVICE_BY_RANK (-2)
 
-/* The id by which ranks find each other. One rank makes it with ceclGetUniqueId, and the caller
- * carries it to all others. It holds a secret: every process that has the id can join. */
+/* The id by which ranks find each other. One rank makes it with ceclGetUniqueId, and the program sends it
+ * to all others. The id holds a secret: every process that has the id can join. */
 #define CECL_UNIQUE_ID_BYTES 128
 typedef struct {
     char internal[CECL_UNIQUE_ID_BYTES];
@@ -286,8 +286,8 @@ typedef struct ceclConfig {
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
     /* Longest wait for peers, ms; 0: no limit; default 30000; CECL_TIMEOUT_MS. The error comes up to
-     * 1.4 s later. (If several peers are late, up to 3.4 s later: this rank first waits for one of them
-     * to name the rank at fault.) If this process is stopped for more than 1.4 s (SIGSTOP, a debugger),
+     * 1.4 s after that. (If several peers are late, up to 3.4 s: this rank first waits for one of them to
+     * name the rank at fault.) If this process is stopped for more than 1.4 s (SIGSTOP, a debugger),
      * that time does not count for enqueued calls, except for small calls that are one kernel. */
     int timeoutMs;
     /* Address range of each rank's pool, bytes; default: the memory of the smallest GPU (host
@@ -307,12 +307,13 @@ typedef struct ceclConfig {
     /* 1: a call registers the memory that it uses, as ceclCommRegister does. 0: memory that was not
      * registered is private (see Buffers). Default 1; CECL_REGISTER_ON_USE. */
     int registerOnUse;
-    /* 1: this communicator is urgent. Its flags and those small calls that only move data go through
-     * pinned memory of the host (small: see the tuning table's row urgent.max_bytes). There they do not
-     * wait for copies between GPUs, such as another communicator's prefetch, but they do wait for large
-     * copies to and from the host. They are still zero SM. Calls that share a group with others,
-     * captured calls, calls with a direction chosen, calls of strided blocks and ceclAlltoAllv are not
-     * affected. Calls that are one kernel under CECL_SM_ALLOW stay one kernel. Default 0; CECL_URGENT. */
+    /* 1: this communicator is urgent. Its flags (by which ranks signal each other) and its small calls
+     * that only move data go through pinned memory of the host (small: see the tuning table's row
+     * urgent.max_bytes). There they do not wait for copies between GPUs, such as another communicator's
+     * prefetch, but they do wait for large copies to and from the host. The calls are still zero SM. The
+     * data of these calls never goes through the host: calls that share a group with others, captured
+     * calls, calls with a direction chosen, calls of strided blocks, ceclAlltoAllv, and calls that are
+     * one kernel under CECL_SM_ALLOW. Default 0; CECL_URGENT. */
     int urgent;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
@@ -356,10 +357,10 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
 
 /* Makes an id by which ranks meet over TCP. This process listens until all ranks have joined.
  * id  [out] the id. Send it to every rank by any means (MPI, a file, an environment variable). An id
- *     makes one communicator; ceclCommInitRankConfig says when it may be used again.
+ *     serves for one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks on
  * this host and in the same network namespace (container) can reach. Set the variable if ranks are on
- * several hosts. ceclCommInitOob and ceclCommInitMpi make such an id on rank 0: set the variable there.
+ * several hosts: then also for ceclCommInitOob and ceclCommInitMpi, which make an id on rank 0.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -374,9 +375,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * exist when the call returns.
  * comm    [out] written on success only; in a group at the outermost ceclGroupEnd.
  * nranks  1 .. 1024, equal on all ranks.
- * id      from one call of ceclGetUniqueId on one rank. The id stays usable if `nranks` is refused,
- *         and after any refusal if nranks is 1. Once peers have learned of a failure, the id is
- *         used up, and the message says so.
+ * id      from one call of ceclGetUniqueId on one rank. The id stays usable if `nranks` is refused. If
+ *         nranks is 1, the id stays usable after any refusal. Once peers have learned of a failure, the
+ *         id is used up, and the message says so.
  * rank    0 .. nranks - 1, each once.
  * config  NULL for defaults; read during the call only.
  * Collective, blocking; waits at most CECL_INIT_TIMEOUT_MS (default 60000), and 2 s more if several
@@ -387,14 +388,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRank(ceclComm_t *comm, int nranks
  * - NCCL does the arithmetic, and every call takes SMs: CECL_SM_NEVER is refused. maxSms limits
  *   NCCL's kernels, and cannot change later; direction has no effect.
  * - NCCL carries out collectives with equal or variable counts, ceclBarrier, messages, and groups. A
- *   group may also have calls on communicators of one host. Each call becomes a call of NCCL's, or a
- *   group of NCCL's messages. Buffers may be any memory of the rank's GPU. Graphs can capture the calls
- *   that NCCL can capture; destroy these graphs before the communicator.
+ *   group may also have calls on communicators of one host. Each call becomes one call of NCCL, or a
+ *   group of NCCL's sends and receives. Buffers may be any memory of the rank's GPU. Graphs can capture
+ *   the calls that NCCL can capture; destroy these graphs before the communicator.
  * - Refused (ceclInvalidUsage; the message names the call to make instead): strided calls, tiles,
  *   ceclReduceScatterAs, splits on the device, an all-to-all in place, one-sided calls and windows, pointers to peers'
  *   memory, ceclCommGetDeviceComm, ceclCommGetSharedMemory, ceclCommShrink, and fp8 reductions with
  *   NCCL before 2.24. cudaStreamPerThread is also refused (ceclInvalidArgument).
- * - ceclMemAlloc is local: it gives memory of this rank alone, and sizes may differ.
+ * - ceclMemAlloc is local: it gives memory of this rank alone, and sizes may differ between ranks.
  *   ceclCommRegister only checks the memory. Calls are not compared, not even under CECL_CHECK=1.
  * - ceclCommSplit can make communicators of ranks on one host. cecl itself carries out their calls.
  * - The communicator fails when a rank ends, gives up or revokes it, when NCCL reports an error, or
@@ -425,14 +426,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
 /* Makes all ranks of a communicator in this process, one for each device.
  * comms    [out] ndev handles, comms[i] is rank i; written on success only.
  * ndev     number of ranks, 1 .. 1024. For a moment the process needs more than ndev * ndev + 4 * ndev
- *          descriptors; ceclSystemError if ulimit -n (above 1022 ranks also fs.nr_open) is less.
- * devlist  [ndev] CUDA ordinals, 0 or more, each once; NULL for 0 .. ndev-1. The host device uses none.
+ *          descriptors; ceclSystemError if `ulimit -n` (above 1022 ranks also fs.nr_open) allows fewer.
+ * devlist  [ndev] CUDA ordinals, 0 or more, each once; NULL for 0 .. ndev-1. The host device ignores it.
  * Local to the process, blocking. A program with one thread makes the ceclMemAlloc calls of all its
  * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:
- * outside a group every rank except the first comes late to each collective (see Collectives). Some
+ * outside a group every rank except the first comes late to each collective (see Collectives). These
  * calls wait for the other ranks, so they need a thread for each rank: ceclCommSplit, ceclCommShrink,
- * ceclWindowShare, ceclWindowFree and ceclAlltoAllv always, ceclMemFree under CECL_CHECK=1, and outside
- * a group also captured calls, and collectives under CECL_CHECK=1 or among more than 64 ranks.
+ * ceclWindowShare, ceclWindowFree and ceclAlltoAllv; under CECL_CHECK=1 ceclMemFree; outside a group
+ * captured calls, collectives among more than 64 ranks, and under CECL_CHECK=1 all collectives.
  * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
@@ -529,7 +530,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes);
 
 /* Waits until this rank's calls on `comm`, and all work on streams of ceclStreamCreate, are
  * done. After that, make only the calls that are listed in Failure at the top.
- * Local, blocking: also waits for the peers to do their parts of those calls. The timeout bounds
+ * Local, blocking: also waits for the peers to do their parts of this rank's calls. The timeout bounds
  * waits for peers, but not the caller's own work that comes before a call in its stream. (While
  * another thread frees memory, the timeout bounds both, because the driver then does not report the
  * stream's progress.)
@@ -540,12 +541,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommNodes(ceclComm_t comm, int *nodes);
 CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 
 /* Finalizes `comm` if the caller did not, then frees everything: pool, mappings, sockets, threads,
- * streams of ceclStreamCreate. (After a failure, memory that pending work may still touch stays
- * mapped.) The call never hangs: it aborts collectives that do not end within the timeout (30 s if
- * timeoutMs is 0). Memory of ceclMemAlloc is freed, so copies and kernels that use it on the
- * caller's own streams must be over. Registered memory stays the caller's; peers keep it open until
- * they destroy their communicators, or have no pending call for a moment. `comm` has ended even
- * when an error is returned.
+ * streams of ceclStreamCreate. (After a failure, memory that pending work may still touch stays mapped.)
+ * The call never hangs: it aborts collectives that do not end within the timeout (30 s if timeoutMs is
+ * 0). Memory of ceclMemAlloc is freed, so copies and kernels that use it on the caller's own streams must
+ * be over. Registered memory stays the caller's; peers keep it open until they destroy their
+ * communicators, or have no pending call for a moment. `comm` has ended even when an error is returned.
  * Local, blocking (bounded; but on GPUs it also waits for other pending work of this process,
  * because CUDA waits for such work when it frees memory). Threads: the last call on comm. Ownership: no
  * longer the caller's.
@@ -554,7 +554,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
  * mapped), or if this thread has an open group with calls on comm (the group's calls are dropped). */
 CECL_API ceclResult_t ceclCommDestroy(ceclComm_t comm);
 
-/* Gives up: releases this rank's pending waits, tells the peers (their communicators fail with
+/* Gives up: ends this rank's pending waits, tells the peers (their communicators fail with
  * ceclRemoteError), and frees everything. If none of this rank's calls is pending, the rank only
  * leaves (see Failure), as with ceclCommDestroy. (After ceclGetPeerPointer, ceclWindowPointer or
  * ceclCommGetDeviceComm it always gives up.) `comm` is gone in any case.
@@ -601,14 +601,14 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, siz
 
 /* Gives symmetric memory back to the pool, where it stays mapped for the next ceclMemAlloc.
  * ptr  exactly what ceclMemAlloc gave, or NULL (no effect). Work that uses the memory must be over, or
- *      be ordered before all work that uses it after a later ceclMemAlloc has given it out again.
+ *      must be ordered before all work that uses it as a later allocation.
  * The call may close memory that peers have freed, and so break captures: see ceclStreamSynchronize.
  * Collective, in the same order on all ranks; exchanges nothing, except under CECL_CHECK=1.
  * Threads: one call at a time.
  * Ownership: no longer the caller's.
  * Errors: ceclInvalidArgument (not the start of an allocation, or freed before), ceclInvalidUsage
- * (a graph holds a captured call that uses it; a window shares it on any rank; under CECL_CHECK=1: ranks
- * free different allocations). */
+ * (a graph holds a captured call that uses the memory; a window shares it on any rank; under
+ * CECL_CHECK=1: ranks free different allocations). */
 CECL_API CECL_CHECKED ceclResult_t ceclMemFree(ceclComm_t comm, void *ptr);
 
 /* Translates a pointer into this rank's symmetric memory to the same place at a peer. The result
@@ -642,7 +642,7 @@ typedef struct ceclRegistration *ceclRegistration_t;
  *         allocation is registered; if it has several handles, only those that the range touches.
  * bytes   1 or more; the range must be memory throughout.
  * handle  [out] for ceclCommDeregister; written on success only.
- * Local: tells the peers, which need not call; one of their threads opens the memory in the background.
+ * Local: tells the peers, which need not call; there a thread of cecl opens the memory in the background.
  * Ranges may overlap, and be registered several times; memory of ceclMemAlloc may be registered,
  * without effect.
  * Threads: one call at a time. Ownership: the memory stays the caller's; it may be freed before
@@ -655,8 +655,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommRegister(ceclComm_t comm, void *ptr, 
                                                     ceclRegistration_t *handle);
 
 /* Ends a registration. When the memory's last registration by ceclCommRegister ends, peers close the
- * memory, even if calls have also registered it. They do so the next time that they synchronize, free or
- * deregister while their GPU has no work. A later call registers the memory again.
+ * memory, even if calls have also registered it. They do so at their next ceclStreamSynchronize,
+ * ceclMemFree or ceclCommDeregister that finds their GPU without work. A later call registers the memory
+ * again.
  * The call may close memory that peers have freed, and so break captures: see ceclStreamSynchronize.
  * Local: tells the peers. Threads: one call at a time. Ownership: handle is gone on success.
  * Errors, nothing changed: ceclInvalidArgument (no such registration), ceclInvalidUsage (a pending
@@ -696,8 +697,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCallStats(ceclComm_t comm, ceclCallStats_
 /* ------------------------------------------------------------------------------------------------
  * Kernels of the caller's own */
 
-/* Barriers and signals in each communicator, zeroed at init. A barrier is among one thread block of
- * every rank; a signal goes from any rank to any other. */
+/* How many barriers and signals each communicator has; they are zeroed at init. A barrier is among one
+ * thread block of every rank; a signal goes from any rank to any other. */
 #define CECL_DEVICE_BLOCKS 64
 #define CECL_DEVICE_SIGNALS 64
 
@@ -732,18 +733,18 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  * A collective enqueues all of its work and returns. Its stream waits for the peers. "Results",
  * "Buffers" and "Agreement" at the top hold for all collectives.
  *
- * At each call, or group, ranks tell each other through shared memory where their buffers lie.
- * (Small calls, ceclBarrier, calls without effect, lone calls with splits on the device and communicators
- * of one rank do not need this.)
- * The calling thread waits a little for peers that have not told this yet. If a peer does not come in
- * that time, the call is late. In a late call the later one of any two ranks moves the bytes of both
- * directions, because the earlier one does not know the later one's buffers. Late calls have the same
- * results. A call that only moves data takes no extra SMs when it is late.
+ * At each call, or group, ranks tell each other through shared memory where their buffers lie. (Small
+ * calls, ceclBarrier, calls without effect, lone calls with splits on the device and communicators of one
+ * rank do not need this.) The calling thread waits a little for peers that have not told this yet. If a
+ * peer does not come in that time, the call is late. In a late call the later one of any two ranks moves
+ * the bytes of both directions, because the earlier one does not know the later one's buffers. Late calls
+ * have the same results. A call that only moves data takes no extra SMs when it is late.
  *
  * The calling thread waits for
  *   - a peer that has not told yet where its buffers lie. The thread waits in three steps:
  *       1. While this rank's GPU has yet to do calls that come before the peer's latest call. This wait
- *          costs nothing. The step ends if the GPU stands still for 50 ms (late.behind_ns).
+ *          costs the GPU no time. The step also ends if the GPU makes no progress for 50 ms
+ *          (late.behind_ns).
  *       2. If the peer has made the preceding call: 20 us (late.wait_ns), plus the time that this rank
  *          has just spent on registering memory (at most 100 ms).
  *       3. The longer of two times, A and B. A applies on GPUs, if the peer has made the preceding
@@ -757,8 +758,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until its next call.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.
- *   - its own GPU, for at most 5 s, if it still has open more than 256 MiB of memory that peers freed.
- * The timeout bounds the other waits; when it has passed, the communicator fails. */
+ *   - its own GPU, for at most 5 s, if the rank still has open more than 256 MiB that peers freed.
+ * A wait without a time in this list ends at the timeout; then the communicator fails. */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.
  *
@@ -949,30 +950,28 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
  * peerdispls  [nranks] where this rank's block begins in the recvbuff of each rank, in elements;
  *             equal to that rank's rdispls for this rank. Ignored for empty blocks.
  * Other parameters as in ceclAlltoAllv. If counts or places of two ranks do not agree, recvbuff has
- * undefined contents, but nothing is written after its last block. CECL_CHECK=1 compares counts and
- * places.
+ * undefined contents, but nothing is written after the last block of recvbuff. CECL_CHECK=1 compares
+ * counts and places.
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (counts or displacements
- * beyond an address space; blocks of recvbuff that overlap; what this rank sends to itself is not
- * what it receives from itself), ceclInvalidUsage (a block would end past all blocks that the peer
- * receives or sends: the communicator fails, because peers already rely on the call). */
+ * beyond an address space; blocks of recvbuff that overlap; the count or place of the block to itself
+ * differs from that of the block from itself), ceclInvalidUsage (a block would end past all blocks that
+ * the peer receives or sends: the communicator fails, because peers already rely on the call). */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
     const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
     ceclDataType_t datatype, ceclComm_t comm, ceclStream_t stream);
 
-/* Sends rows to each rank and receives rows from each. The numbers of rows (splits) lie in memory of
- * the device, and are read when the call runs. Thus the host need not wait for the kernel that
- * computes them.
+/* Sends rows to each rank and receives rows from each. The numbers of rows (splits) lie in memory of the
+ * device, and are read when the call runs. Thus the host need not wait for the kernel that computes them.
  *
  *     rank 0: sendsplits {2, 1}  sendbuff [a a b]    recvsplits {2, 3, 0, 2}  recvbuff [a a c c c]
  *     rank 1: sendsplits {3, 0}  sendbuff [c c c]    recvsplits {1, 0, 0, 1}  recvbuff [b]
  *
  * sendbuff    rows for rank 0, then for rank 1, and so on. Memory as in ceclAllGather; it must not
  *             overlap recvbuff.
- * sendrows    rows that sendbuff has room for, equal on all ranks; 0 allowed: sendbuff may then be
- *             NULL.
+ * sendrows    rows that sendbuff has room for, equal on all ranks; 0 allowed: sendbuff may then be NULL.
  * sendsplits  [nranks] rows for each rank; 0 allowed. Memory of the device, 8-byte aligned.
  * recvbuff    receives the rows of rank 0, then of rank 1, and so on. Memory of ceclMemAlloc, at any
  *             offset.
@@ -1100,8 +1099,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclSumRows(const void *rows, size_t nrows,
                                                ceclComm_t comm, ceclStream_t stream);
 
 /* Gathers `count` elements from every rank, in rank order, on root only.
- * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements;
- *           the other ranks need not know.
+ * sendbuff  [count] elements. In place on root when it is recvbuff + root * count elements; the other
+ *           ranks need not know of it.
  * recvbuff  [nranks * count] elements on root; other ranks may pass any address but NULL.
  * count     elements of one rank, equal on all; 0: the call has no effect.
  * root      0 .. nranks-1, equal on all ranks.
@@ -1113,8 +1112,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGather(const void *sendbuff, void *recvbu
 
 /* Sends block r of root's `sendbuff` to rank r.
  * sendbuff  [nranks * count] elements, read only on root; other ranks may pass NULL.
- * recvbuff  [count] elements. In place on root when it is sendbuff + root * count elements;
- *           the other ranks need not know.
+ * recvbuff  [count] elements. In place on root when it is sendbuff + root * count elements; the other
+ *           ranks need not know of it.
  * count     elements for one rank, equal on all; 0: the call has no effect.
  * root      0 .. nranks-1, equal on all ranks.
  * stream, collective, threads, ownership, errors: as ceclGather. */
@@ -1130,25 +1129,26 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  *           many messages as it receives from itself.
  * stream    orders the call. The message waits until the peer's stream has reached its call; the
  *           host does not wait for that.
- * Order: the n-th ceclSend to a rank is received by that rank's n-th ceclRecv from this one.
- * Outside of a group later work in the stream, and every later call on `comm`, waits until the
- * message has arrived. If two ranks both send first and then receive, they wait until the timeout.
+ * Order: the n-th ceclSend to a rank is received by that rank's n-th ceclRecv from this rank. Outside of
+ * a group later work in the stream, and every later call on `comm`, waits until the message has arrived.
+ * If two ranks both send first and then receive, they wait for each other until the timeout.
  * Groups: between ceclGroupStart and ceclGroupEnd messages have no order and run at the same time.
  * A message waits only until both of its ranks have reached their groups. The other calls of these two
  * groups may differ. If a group also has collectives, messages come after them. Messages of a group may
  * overlap in memory, but bytes that one message receives and another one uses are undefined.
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails. The rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
- * error; the error's text names both ranks and numbers. Types are not compared, as in NCCL.
+ * error; the error's text names both ranks, and both numbers of bytes. Types are not compared, as in
+ * NCCL.
  * Limits: from one rank to another a group may have 256 messages in a communicator of up to 4 ranks,
- * 128 in one of 8, at least 16 in larger ones. A rank that is so many messages ahead of its peer waits for
- * the peer's host. Communicators of more than 64 ranks have no messages.
+ * 128 in one of 8, at least 16 in larger ones. A rank that is as many messages ahead of its peer waits
+ * for the peer's host. Communicators of more than 64 ranks have no messages.
  * Copies: the rank whose host thread comes second moves the bytes: a sender pushes them, a receiver
  * pulls them. It uses copy engines under every policy. If a group has only messages, and they total at
  * least 8 MiB in each direction, the host waits up to about 20 us (late.wait_ns) for the peers. Thus
  * ranks that come at about the same time each push what they send. If a buffer is private and its rank
- * comes first, the buffer is carried through a bounce buffer (see Buffers). Messages of a rank to
- * itself go through the next rank's staging. Under CECL_SM_ALLOW, or if there is one rank, an SM copies
+ * comes first, the buffer is carried through a bounce buffer (see Buffers). Messages of a rank to itself
+ * go through the next rank's staging; under CECL_SM_ALLOW, or if there is only one rank, an SM copies
  * them.
  * Local: ranks other than the peer make no call. Threads: one call at a time. Ownership: `sendbuff`
  * stays the caller's; it may be written again when `stream` has passed the call.
@@ -1181,21 +1181,20 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * staging in chunks, and a kernel reduces one chunk while the next arrives.
  *
  * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers.
- * Leave enough other SMs free for kernels that a peer awaits before it makes this call, and for
- * calls on other communicators, which a peer may run in another order. Otherwise the ranks wait for
+ * Leave enough other SMs free for kernels of this rank that a peer awaits before it makes this call, and
+ * for calls on other communicators, which a peer may run in another order. Otherwise the ranks wait for
  * each other until the timeout. A kernel that waits for its peers takes at most a quarter of the
  * GPU's SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl with
  * the highest priority, in the order of `stream`.
  *
- * The same inputs give the same bits on every rank and in every run, whichever way the call goes
- * and with any number of SMs. Elements are combined in rank order; 16-bit types and fp8 are
- * accumulated in fp32 and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN,
- * even in minimum and maximum; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides
- * the sum by the number of ranks before the last rounding. Averages of finite elements are finite,
- * because elements are first multiplied by a power of two, so that their sum cannot overflow. In
- * float64 and float32 this multiplication rounds an element if the product is below the smallest normal
- * number. Every NaN in a result has the same bits, except in place on a communicator of one rank, where
- * the call writes nothing.
+ * The same inputs give the same bits on every rank and in every run, whichever way the call goes and with
+ * any number of SMs. Elements are combined in rank order; 16-bit types and fp8 are accumulated in fp32
+ * and rounded once, at the end, to nearest even. A NaN of any rank gives a NaN, even in minimum and
+ * maximum; integers wrap around; float8e4m3 overflows to 448. ceclAvg divides the sum by the number of
+ * ranks before the last rounding. Averages of finite elements are finite, because elements are first
+ * multiplied by a power of two, so that their sum cannot overflow. In float64 and float32 this
+ * multiplication rounds an element if the product is below the smallest normal number. Every NaN in a
+ * result has the same bits, except in place on a communicator of one rank, where the call writes nothing.
  * sendbuff   [nranks * recvcount] elements.
  * recvbuff   [recvcount] elements. In place when it is sendbuff + rank * recvcount; some ranks may be
  *            in place and others not. The other blocks of sendbuff keep their contents.
@@ -1242,8 +1241,8 @@ typedef struct {
     const size_t *begins;
 } ceclTiles_t;
 
-/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives the sums of its tiles. The call
- * can serve as a ceclReduceScatter along any dimension, or a reduction to many roots at once.
+/* Adds up (or multiplies, ...) tiles of all ranks; each rank receives the sums of its tiles. The call can
+ * serve as a ceclReduceScatter along any dimension, or as a reduction to many roots at once.
  *
  *     sendbuff on rank 0: [a a][b b]     recvbuff on rank 0: [a + c  a + c]
  *                         [A A][B B]                         [A + C  A + C]
@@ -1251,15 +1250,14 @@ typedef struct {
  *                         [C C][D D]                         width 2, rows 2, count 1
  *
  * No kernel packs rows: copy engines move the rows of tiles to staging, as ceclAlltoAllStrided does, and
- * a kernel reduces them there in chunks, whatever the number of tiles.
- * (Copies of a rank's own tiles within its GPU take SMs.) Results have the same bits as with
+ * a kernel for each chunk reduces them there, however many tiles the call has. (Copies of a rank's own
+ * tiles within its GPU take SMs.) Results have the same bits as with
  * ceclReduceScatter.
  * sendbuff  a matrix; read as `tiles` says.
  * recvbuff  [count * rows * width] elements: this rank's tiles, one after the other, each without gaps.
  *           Must not overlap the part of sendbuff that is read.
- * tiles     read during the call, with the array `begins`. count, width, rows and pitch are equal
- *           on all ranks; `begins` may differ. A pitch is 2147483647 bytes at most. Ownership: the
- *           caller's.
+ * tiles     read during the call, with the array `begins`. count, width, rows and pitch are equal on all
+ *           ranks; `begins` may differ. A pitch is 2147483647 bytes at most. Ownership: the caller's.
  * op        as in ceclReduceScatter.
  * Both buffers must be aligned to the size of an element.
  * memory of the buffers, stream, collective, threads, ownership, errors: as ceclReduceScatter;
@@ -1330,9 +1328,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclSetOptions(ceclComm_t comm, const ceclOpt
 
 /* Begins a group: the collectives that this thread calls until the matching ceclGroupEnd are
  * carried out together. Collectives that only move data become one batch of copies with one
- * exchange of flags. Reductions of one chunk are carried out in bundles, each as large as staging has
- * room for (ceclGroupExplain tells the number of bundles). The chunks of larger reductions follow, as
- * if they all belonged to one call. Each result has the same bits as without a
+ * exchange of flags. Reductions that need only one chunk are carried out in bundles, each as large as
+ * staging has room for (ceclGroupExplain tells the number of bundles). The chunks of larger reductions
+ * follow, as if they all belonged to one call. Each result has the same bits as without a
  * group. ceclCommInitRank and ceclMemAlloc may be in a group too, so that one thread can make these
  * calls for several ranks. Groups may be nested; only the outermost end counts.
  * Local. Threads: the group is the calling thread's. Ownership: none. Errors: ceclOutOfMemory. */
@@ -1349,8 +1347,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * Collective: every rank's group has the same collectives in the same order. Messages (ceclSend,
  * ceclRecv) run after the group's collectives. The peer may make its part of a message in another group
  * or outside of groups, but only after it has made this group's collectives: otherwise the two ranks wait
- * for each other until the timeout. If communicators share a stream, the one whose first call comes
- * earlier in the group runs first; all ranks must have the same order. The host waits as in collectives,
+ * for each other until the timeout. If communicators share a stream, all calls of the communicator whose
+ * first call comes earlier in the group run first; all ranks must have the same order of communicators.
+ * The host waits as in collectives,
  * but once for all calls on a communicator. It also waits for ranks that join, and for allocations that
  * grow the pool. One thread may make the calls of several ranks in one group; none of these ranks is then late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
@@ -1369,7 +1368,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupEnd(void);
 typedef struct {
     int zeroSm;      /* 1: no SM is used */
     int copies;      /* copies this rank issues; the stores of a small call's kernel do not count */
-    int localCopies; /* those within one GPU; `reason` says whether they need an SM */
+    int localCopies; /* of these: copies within one GPU; `reason` says if they need an SM */
     int reductions;  /* reductions this rank makes, on ceclConfig_t.maxSms SMs at most */
     /* kernels this rank launches: one for each reduction or small call, two for splits on the device */
     int kernels;
@@ -1425,7 +1424,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupExplain(ceclComm_t comm,
  *             collectives, one-sided calls on different streams do not wait for each other. The
  *             communicator's collectives and messages do not wait for them either. Two puts on one
  *             stream arrive in order. Streams may share a hardware queue of the GPU, and then wait
- *             for each other. So if a wait can end only after a put, make the put first.
+ *             for each other. So if a wait can end only after a put of this rank, make that put first.
  *   Signals   A signal has a number, 0 .. CECL_SIGNALS-1. Signals are counted separately for each
  *             sender, receiver and number. A rank that has waited for a signal sees the bytes of
  *             its put, and everything that the sender's stream did before. Signals with the same
@@ -1669,7 +1668,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamWaitEvent(ceclComm_t comm, ceclStre
  * (NULL, no such event), ceclUnhandledCudaError. Since 0.3.0. */
 CECL_API ceclResult_t ceclEventDestroy(ceclComm_t comm, ceclEvent_t event);
 
-/* Copies `bytes` from `src` to `dst` in the order of `stream`. Each may lie on the device or host.
+/* Copies `bytes` bytes from `src` to `dst` in the order of `stream`. Each of the two may lie on the
+ * device or on the host.
  * Local; the host does not wait when both lie on the device. Threads: any. Ownership: the caller's;
  * host memory must be kept until the stream has passed the call.
  * Errors: ceclInvalidArgument (NULL; on the host device: no such stream), ceclUnhandledCudaError. */

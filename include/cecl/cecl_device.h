@@ -20,7 +20,7 @@
  * must run one after the other, in the same order on all ranks.
  *
  * Graphs: kernels that wait in barriers may be captured and replayed, because barriers are counted in
- * memory and no launch has to pass a count. A kernel that signals must itself take a greater value in
+ * memory and no launch has to pass a count. A kernel that signals must itself compute a greater value in
  * each replay.
  *
  * Reading: use plain pointers for memory that peers write. A load through a `const __restrict__`
@@ -200,8 +200,8 @@ CECL_DEVICE_API bool cecl_device_await(ceclDeviceComm_t dc, const uint32_t *word
  * signal  0 .. dc.signals-1. Peers hold a word for each signal of this rank; it is 0 after init.
  * value   greater than the last value of this signal, by less than 2^31; it may wrap around.
  *         Signals are never reset.
- * Local; does not wait. Threads: any, but one at a time for each word. Ownership: the words are
- * comm's. Errors: none; a signal or peer out of range is not noticed. */
+ * Local; does not wait. Threads: any, but one at a time for each peer and signal. Ownership: the words
+ * are comm's. Errors: none; a signal or peer out of range is not noticed. */
 CECL_DEVICE_API void ceclDeviceSignal(ceclDeviceComm_t dc, int peer, int signal, uint32_t value)
 {
     uint32_t *own = cecl_device_word(dc, dc.blocks + signal, dc.rank);

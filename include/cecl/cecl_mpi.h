@@ -15,7 +15,7 @@ extern "C" {
  * mpiComm  an intracommunicator; an intercommunicator is refused.
  * config   NULL for defaults; read during the call only.
  * Collective over mpiComm, blocking; not in a group. Threads, ownership, errors: as
- * ceclCommInitOob; ceclSystemError if a gather of MPI fails; ceclInvalidUsage before MPI_Init and after
+ * ceclCommInitOob; ceclSystemError if MPI_Allgather fails; ceclInvalidUsage before MPI_Init and after
  * MPI_Finalize. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitMpi(ceclComm_t *comm, MPI_Comm mpiComm,
                                                    const ceclConfig_t *config);
