@@ -11,10 +11,10 @@
 #define MAX_SIZES 64
 #define MAX_RESULTS (2 * MAX_SIZES) /* every size in place and out of place */
 
-/* Exit codes. All ranks end with the same code. A rank that breaks off returns END_BROKEN and ends the others. */
+/* Exit codes, the same on all ranks. If one rank breaks off, it returns END_BROKEN, and its team ends the others. */
 enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
 
-/* A collective, or messages of all ranks, as data. Other libraries list their functions in the order of
+/* A collective, or messages of all ranks, as data. Tables of other libraries' functions have the indices of
  * `collectives`. */
 struct op {
     const char *name;
@@ -23,7 +23,7 @@ struct op {
     bool size_of_all;    /* "bytes a rank" count all blocks of a rank */
     bool reduces;
     bool widens;    /* the elements have 16 bits, and their sums arrive as fp32 */
-    bool passes_on; /* recvbuff holds the previous rank's block; bandwidths count each link once */
+    bool passes_on; /* recvbuff holds the previous rank's block; bandwidths are one block / time */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
     double bus;        /* nccl-tests' busbw is this x algbw x (ranks - 1) / ranks; 1 if passes_on */
@@ -175,7 +175,7 @@ double clock_time(struct side *side, const struct run *run, const void *send, si
                   int iterations);
 /* A mark on the run's stream: with CUDA an event. clock_between takes two marks that the stream has passed, frees
  * both, and returns the us between them; negative on failure. The host device has no events that measure time:
- * there it returns the us from the first mark until now. */
+ * there clock_between returns the us from the first mark until now. */
 struct clock_mark {
     void *event;
     double us;
@@ -193,8 +193,8 @@ void clock_free_stream(const struct run *run, ceclStream_t stream);
 long long check_side(struct side *side, const struct run *run, size_t block, bool in_place,
                      uint64_t seed);
 
-/* elements.c. Small numbers in any type in which reductions are measured, whose sums are exact in any order.
- * elements_can: whether the type has enough such numbers. */
+/* elements.c. Small numbers, whose sums are exact in any order, in the types in which reductions are measured.
+ * elements_can: whether the sums of `nranks` such numbers are exact in the type. */
 bool elements_can(const struct type *type, int nranks);
 /* elements_fill writes the elements that a key names. elements_wrong: how many elements differ from the sums over
  * all keys. */

@@ -19,7 +19,7 @@ struct pair {
     size_t bulk_block;
 };
 
-/* The measurements of a small and a bulk call of one size. */
+/* The measurements of all bursts, with small calls of one size. */
 struct burst_times {
     double small[SAMPLES]; /* us, of the slowest rank */
     /* 1: on some rank the bulk calls had ended when this small call began */
@@ -37,8 +37,8 @@ static bool open_bulk_comm(const struct run *run, ceclComm_t *comm)
            complain(run, "a communicator for bulk calls", ceclGetLastError(NULL));
 }
 
-/* Bulk all-gathers are in place, as FSDP makes them. Their stream and memory are freed when `bulk_comm` is
- * destroyed. */
+/* Bulk all-gathers are in place, as FSDP makes them. The end of `bulk_comm` frees the bulk calls' stream and cecl's
+ * memory for them. */
 static bool open_pair(const struct run *run, struct side *small, ceclComm_t bulk_comm,
                       struct pair *pair)
 {
@@ -74,7 +74,7 @@ static bool call_bulk(struct pair *pair)
     return true;
 }
 
-/* Makes bulk calls (if `with_bulk`), and small calls (if `with_small`) while those run. */
+/* Makes bulk calls if `with_bulk`. Then, if `with_small`, makes small calls while the bulk calls run. */
 static bool run_burst(struct pair *pair, size_t block, bool with_bulk, bool with_small,
                       double small_us[SMALL], double alone[SMALL], double *bulk_us)
 {

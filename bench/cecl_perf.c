@@ -1,4 +1,4 @@
-/* cecl_perf times a collective over sizes, beside other libraries in the same run, and checks every byte. */
+/* cecl_perf times a collective over sizes, in turn with other libraries, and checks every byte. */
 #include <stdio.h>
 
 #include "memory.h"
@@ -75,7 +75,7 @@ static bool spin_up(const struct trial *t, const struct run *run)
     return true;
 }
 
-/* Runs all rounds. Each warms up all sides before it times one, because a check leaves the device idle for long. */
+/* Runs all rounds. Each round warms up all sides and then times all, because a check leaves the device idle for long. */
 static bool measure_rounds(const struct trial *t, const struct run *run, long long *errors,
                            double rounds[MAX_ROUNDS][MAX_SIDES])
 {

@@ -43,7 +43,7 @@ static const char usage[] =
 #define SCANT (256u << 10) /* staging for a part of a block, which then goes in chunks */
 #define MORE_THAN_SCANT (SCANT + (4u << 10))
 
-/* An operation, a placement, bytes and staging, with both kinds of flags and both kinds of streams. */
+/* EACH_WAY(operation, placement, bytes, staging): four cases, with both kinds of flags and both kinds of streams. */
 #define CASE(...) \
     { \
         __VA_ARGS__ \
@@ -54,7 +54,7 @@ static const char usage[] =
         CASE(__VA_ARGS__, "never", "push", "host", OWN_STREAM, IN_POOL), \
         CASE(__VA_ARGS__, "never", "push", "host", LEGACY, IN_POOL)
 
-/* 4 KiB in one go; and 1 MiB, which goes in chunks if a rank's own block goes through staging. */
+/* 4 KiB, in one go; and, twice, 1 MiB, which goes in chunks if a rank's own block goes through staging. */
 #define EACH_SIZE(op, place) \
     {op, place, 4u << 10, AMPLE, "never", "push", "auto", OWN_STREAM, IN_POOL}, \
         {op, place, 1u << 20, SCANT, "never", "push", "auto", OWN_STREAM, IN_POOL}, \

@@ -1,6 +1,6 @@
 /* Checks a side's result: the input is random, the output is filled before the call, and every byte is compared.
- * The expected bytes are computed on the host, where each word is a hash of its place, so a check takes about as
- * long as copying the result back. */
+ * The expected bytes are computed on the host: each word is a hash of its place. This takes about as long as copying
+ * the result back. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# differ.sh CECL_INFO CECL_PERF MPIRUN...: gives two ranks different values of each setting. They must be refused if
-# cecl_info says that all ranks need equal values, and run if it says that each rank may have its own. MPIRUN starts
-# two ranks, with the same command: mpirun of Open MPI 5.0.7 ends by a signal if it gets two commands.
+# differ.sh CECL_INFO CECL_PERF MPIRUN...: gives two ranks different values of each setting. The ranks must be refused
+# if cecl_info says that all ranks need equal values, and must run if it says that each rank may have its own. MPIRUN
+# starts both ranks with one command: mpirun of Open MPI 5.0.7 ends by a signal if it gets two commands.
 info=$1 perf=$2
 shift 2
 mpi=("$@")

@@ -25,7 +25,7 @@ bool elements_can(const struct type *type, int nranks)
     return nranks * LARGEST <= exact_to(type->id);
 }
 
-/* The bits of a number up to LARGEST. bf16 and fp16 lack the lowest bits of an fp32, which are 0 for these numbers. */
+/* The bits of an integer that the type has exactly. bf16 and fp16 lack the lowest bits of fp32, which are 0 then. */
 static uint64_t bits_of(ceclDataType_t type, unsigned value)
 {
     const float f = (float)value;

@@ -66,7 +66,7 @@ static bool is_shown(const struct view *view, const struct cecl_tuning_row *row)
 
 typedef void (*show)(const struct view *view, const struct cecl_tuning_row *row);
 
-/* The rows of one threshold that are in force: the file's, then the built-in ones. */
+/* Shows the rows of one threshold that are in force: the file's, then the built-in ones. */
 static void each_row(const struct view *view, enum cecl_threshold which, show show_row)
 {
     for (size_t i = 0; i < view->file.nrows; i++)

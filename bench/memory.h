@@ -16,7 +16,7 @@ static inline const struct memory_kind *memory_of(const struct run *run, int kin
 /* Takes memory for a rank of `comm`. Returns false after a message. */
 bool memory_take(const struct run *run, ceclComm_t comm, int kind, size_t bytes, void **ptr);
 
-/* The kind, from MEMORY_NAMED on, whose name is the first `length` characters; -1: none. */
+/* The kind, from MEMORY_NAMED on, whose name is the first `length` characters of `name`; -1: none. */
 int memory_named(const char *name, size_t length);
 
 /* --first-use: host time of the first call on new memory of each kind, and of later calls. --late: what a late rank

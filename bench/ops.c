@@ -107,7 +107,7 @@ static ceclResult_t pass_one_way(const void *send, void *recv, size_t count, cec
     return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
-/* The recvbuffs into which ranks put. Sides share them when they open, which a capture does not allow. */
+/* The recvbuffs into which ranks put. Sides share them when they open, because a stream that captures cannot. */
 static struct shared {
     ceclComm_t comm;
     const void *recv;
@@ -341,7 +341,7 @@ size_t size_at(const struct options *o, int index)
 const void *send_place(const struct side *side, const struct run *run, size_t block, bool in_place)
 {
     const struct op *op = run->options.op;
-    if (!in_place || op->passes_on) /* in place, received bytes would replace what a rank sends */
+    if (!in_place || op->passes_on) /* if it passed on in place, a rank would overwrite its input */
         return side->send;
     return op->block_per_rank || op->reduces ? side->recv
                                              : (char *)side->recv + (size_t)run->rank * block;

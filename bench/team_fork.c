@@ -96,7 +96,7 @@ static ceclResult_t comm_init(ceclComm_t *comm, const ceclConfig_t *config)
     return ceclCommInitRankConfig(comm, all, made.id, own, config);
 }
 
-/* Ends this rank. If it breaks off, the starting process ends the others. */
+/* Does nothing: if a rank breaks off, its exit code makes the starting process end the others. */
 static void leave(int end, bool broke)
 {
     (void)end;

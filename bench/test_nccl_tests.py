@@ -45,7 +45,7 @@ while [ $# -gt 0 ]; do
 done
 FAKE_SIDE=cecl exec "$@"
 """
-# Prints the rows of its side and its run. Runs count from 1; if a run has no rows of its own, those of the run before.
+# Prints the rows of a side and a run. Runs count from 1; a run without rows of its own prints those of the run before.
 PROGRAM = """#!/bin/sh
 [ "$*" = "$FAKE_ARGUMENTS" ] || { echo "fake program: $*" >&2; exit 9; }
 side=${FAKE_SIDE:-nccl} rank=${FAKE_RANK:-0}

@@ -6,15 +6,15 @@
     CECL_SM_POLICY=allow torchrun --nproc-per-node 2 bench/torch_perf.py ulysses
     cecl-run --policy all torchrun --nproc-per-node 2 bench/torch_perf.py frees
 
-fsdp     a step of examples/pytorch/fsdp2.py's model, with parameters of fp32 that are computed with as bfloat16. Sides:
-         nccl (gradients are sent and added as fp32), cecl (cecl.fsdp.use) and nccl16 (NCCL adds bfloat16)
-ulysses  tensors of 32 heads of 128, bfloat16, to the layout of attention and back, forward and backward; a forward
-         exchange also in a CUDA graph and beside a matrix product. Sides: cecl (cecl.ulysses) and nccl (permute,
-         all_to_all_single, permute)
+fsdp     a step of examples/pytorch/fsdp2.py's model: fp32 parameters, computed in bfloat16. Sides: nccl (gradients are
+         sent and added as fp32), cecl (cecl.fsdp.use) and nccl16 (gradients are sent and added as bfloat16)
+ulysses  tensors of 32 heads of 128, bfloat16, to the layout of attention and back, forward and backward. The forward
+         exchange is also timed in a CUDA graph and beside a matrix product. Sides: cecl (cecl.ulysses) and nccl
+         (permute, all_to_all_single, permute)
 frees    a step that gathers 64 MiB a rank beside four matrix products of 8192, on buffers that stay, and on buffers
          that are returned to the driver after each step and allocated before the next. Run it with and without cecl-run
 
-A time is the median over rounds, of the slowest rank. Ends with 1 if a result is wrong.
+A time is the slowest rank's, and the median over rounds. Exits with 1 if a result is wrong.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from fsdp2 import Block  # noqa: E402
 
 
 def slowest(times):
-    """Each of these times, as the slowest rank has it."""
+    """The slowest rank's value of each time."""
     return tensor_of(times, dist.ReduceOp.MAX)
 
 

@@ -49,8 +49,8 @@ struct zerosm_outcome {
     char why[1024]; /* what went wrong, when zerosm_run returned false */
 };
 
-/* Holds every SM of each GPU once, one GPU after another, so that the kernel is loaded on all before two are held
- * at the same time: loading may wait for a GPU. Returns false if GPU *gpu could not be held; stderr says why. */
+/* Holds every SM of each GPU once, one GPU after another. So the kernel is loaded on all GPUs before two are held at
+ * the same time: loading may wait for a held GPU. Returns false if GPU *gpu could not be held; stderr says why. */
 bool zerosm_hold_each_once(int gpus, int *gpu);
 
 /* Runs `c` on GPUs 0 .. gpus-1 with communicators of its own. Fills the input from `seed`, holds every SM, makes

@@ -1,8 +1,8 @@
 /* cecl_zerosm: one case, from making its communicators to checking its last byte.
  *
- * One thread makes all calls, so no call may wait for a peer. Therefore all memory is in the first segment,
- * CECL_CHECK is off, and each call is made on all ranks before the next one. Calls have so few copies that no queue
- * of the driver gets full. */
+ * One thread makes the calls of all ranks, so a call that waited for a peer's call would never return. Therefore all
+ * memory is in the first segment, CECL_CHECK is off, and each call is made on all ranks before the next one. Calls
+ * have so few copies that no queue of the driver gets full. */
 #include "zerosm.h"
 
 #include <stdarg.h>
@@ -328,7 +328,7 @@ static bool call_one(struct stage *s, int g)
     return groups ? called(s, g, ceclGroupEnd(), "ceclGroupEnd") && fine : fine;
 }
 
-/* Makes one call on all ranks: in one group, in which no rank can be late, unless the case has late ranks. */
+/* Makes one call on all ranks. If the case has no late ranks, the calls form a group, in which no rank can be late. */
 static bool call_all_once(struct stage *s)
 {
     bool fine = s->c->late || called(s, 0, ceclGroupStart(), "ceclGroupStart");

@@ -17,7 +17,7 @@
 #define START_MS 10000
 
 /* Pinned memory, zeroed before a launch. Each word has one writer, the host or thread 0 of one block, because not
- * every machine has atomic operations on host memory. Any block may write `gave_up`, but always the same value. */
+ * every machine has atomic operations on host memory. Only `gave_up` may have several, which write the same value. */
 struct words {
     volatile uint32_t let_go;  /* the host sets it to end the kernel */
     volatile uint32_t gave_up; /* a block sets it when it ends because its time is over */
@@ -217,8 +217,8 @@ struct hold_sms *hold_sms_start(void)
                                                            : NULL;
 }
 
-/* A block that gives up writes `gave_up` before it leaves its SM. So if this returns 1, all SMs were held until
- * now, also while the work ran that the caller has seen finish. */
+/* A block that gives up writes `gave_up` before it leaves its SM. So if this function returns 1, all SMs were held
+ * until now, and any work that the caller has seen finish ran while they were held. */
 int hold_sms_held(const struct hold_sms *hold)
 {
     /* orders the caller's earlier loads before those below */

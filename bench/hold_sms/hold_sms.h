@@ -12,8 +12,8 @@ struct hold_sms;
 /* Launches 2 blocks on each SM of GPU `ordinal`, and waits up to 10 s until all of them run. Each has half of the
  * SM's threads, which leaves no room for another block.
  *
- * stream  a non-blocking stream of that GPU with nothing long enqueued (work of the legacy default
- *         stream would wait for a blocking one). NULL: one of its own.
+ * stream  a non-blocking stream of that GPU with no long work enqueued; NULL: one of its own. (While
+ *         the kernel ran on a blocking stream, work of the legacy default stream would wait.)
  *
  * Returns NULL on failure, and prints the reason on stderr. The kernel ends by itself 20 s after its start, so a
  * failed test does not leave the GPU occupied. Do not free CUDA memory while SMs are held: that waits for the
@@ -27,7 +27,7 @@ struct hold_sms *hold_sms_start(void);
 int hold_sms_held(const struct hold_sms *hold);
 
 /* Releases the SMs, and waits for the kernel's end. Returns 1 if the kernel held them until now. Returns 0 if it
- * had given up before: then nothing that was seen meanwhile proves anything. NULL has no effect, and gives 0. */
+ * had given up before: then what was seen meanwhile proves nothing. For NULL does nothing, and returns 0. */
 int hold_sms_stop(struct hold_sms *hold);
 
 #ifdef __cplusplus

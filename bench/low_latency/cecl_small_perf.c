@@ -2,9 +2,9 @@
  * library's call; and NCCL. All take turns in one run, with one process for each GPU.
  *
  * mpirun -n 4 cecl_small_perf [--calls N] [--rounds N] [--sms N]
- *     --calls   calls that follow each other and are timed together (100)
- *     --rounds  rounds of all variants in turn; the median counts (15)
- *     --sms     most SMs of the kernel; 0: its own choice (0)
+ *     --calls   calls that follow each other and are timed together; default 100
+ *     --rounds  rounds of all variants in turn; the median counts; default 15
+ *     --sms     most SMs of the kernel; default 0: the kernel's own choice
  *
  * Bytes are of the whole buffer in an all-reduce, and of one rank's block in other calls. Times are the slowest
  * rank's. */
@@ -119,7 +119,7 @@ static void setup(void)
     }
 #ifdef WITH_NCCL
     ncclUniqueId id;
-    /* for a fair comparison: cecl uses no multicast here */
+    /* no multicast in NCCL, because cecl uses none */
     setenv("NCCL_NVLS_ENABLE", "0", 0);
     if (rank == 0 && ncclGetUniqueId(&id) != ncclSuccess)
         fail("ncclGetUniqueId", "failed");

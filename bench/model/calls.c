@@ -31,8 +31,8 @@ bool model_calls_named(const char *name, enum cecl_op_index *op)
     return false;
 }
 
-/* Reductions are of bfloat16. The model has no kernels that read at peers, so peers cannot read inputs, and no call
- * is small. */
+/* One call. Reductions are of bfloat16. The model leaves out small calls, and kernels that read peers' memory. So no
+ * call is small, and kernels of peers cannot read inputs. */
 static struct cecl_part part_of(const struct model_call *call, const struct cecl_tuning *tuning)
 {
     struct cecl_part part = {

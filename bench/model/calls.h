@@ -8,7 +8,7 @@ struct model_call {
     enum cecl_op_index op;
     bool in_place;
     uint8_t sm_policy; /* ceclSmPolicy_t */
-    uint64_t bytes;    /* of a block, as the call counts it */
+    uint64_t bytes;    /* of a block, as in struct cecl_call */
     uint64_t staging;  /* 0: as on GPUs of 141 GB */
     uint64_t late;     /* bit r: rank r came late to the call */
     int group;         /* how many of these calls form a group; 0: one call without a group */

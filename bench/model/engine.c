@@ -38,7 +38,7 @@ static void engine_is_done(struct model_run *p, int rank, double now)
     model_look_again(p, rank, now);
 }
 
-/* Shows the flags that the engine has written up to now, one after the other. */
+/* Lets peers see the flags that the engine has just written, one after the other. */
 static void show_flags(struct model_run *p, int rank, int lane, double now)
 {
     const struct model_lane *me = &p->ranks[rank].lanes[lane];

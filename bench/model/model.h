@@ -50,11 +50,11 @@ bool model_rates_read(struct model_rates *rates, const char *path, char trouble[
 /* The result of all runs. */
 struct model_outcome {
     double us;        /* from the first rank's start to the last one's end */
-    double first_us;  /* from the same start to the first rank's end */
-    double busiest;   /* the share of that time in which the busiest link would be full */
+    double first_us;  /* from the first rank's start to the first end of a rank */
+    double busiest;   /* the bytes of the busiest link, divided by what it can carry in `us` */
     const char *link; /* the busiest link: "NVLink out" or "NVLink in" */
     int link_of;      /* the number of the busiest link's GPU */
-    int incast;       /* the most flows into one link at a time */
+    int incast;       /* the most flows into one GPU at a time */
     uint64_t events;
 };
 

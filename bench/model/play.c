@@ -162,7 +162,7 @@ static void happen(struct model_run *p, uint32_t what, double now)
 
 /* ---- a run */
 
-/* The most phases of any plan. */
+/* Finds how many phases a lane has at most. */
 static void measure(struct model_run *p)
 {
     for (int r = 0; r < p->nranks; r++)

@@ -22,7 +22,7 @@ struct model_lane {
     uint32_t copy;     /* the next copy of its batch */
 };
 
-/* A rank's engine serves lanes in the order in which they came. */
+/* A rank's lanes, and the queue of its engine, which serves lanes in the order in which they came. */
 struct model_rank {
     struct model_lane lanes[MODEL_LANES];
     uint8_t queue[MODEL_LANES];

@@ -1,6 +1,6 @@
 /* The contenders: the sides of cecl_perf in most of their placements, and cecl once more with SMs allowed. A
- * reduction needs SMs anyway, so it has fewer contenders, all out of place. One is NCCL with registered windows,
- * which allow symmetric kernels; none is NCCL on copy engines. */
+ * reduction needs SMs anyway. Its contenders are cecl, NCCL, and NCCL with registered windows, which allow symmetric
+ * kernels; all are out of place. */
 #include "kinds.h"
 #include "overlap.h"
 

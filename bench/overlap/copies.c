@@ -67,7 +67,7 @@ static bool make_way(struct way *w, const struct run *run, enum cudaMemcpyKind k
 {
     w->kind = kind;
     CUDA_TRY(run, cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking));
-    /* while it waits, the thread sleeps and takes no core from the ranks */
+    /* events for which the thread sleeps while it waits, so that it takes no core from the ranks */
     for (int i = 0; i < IN_FLIGHT; i++)
         CUDA_TRY(run, cudaEventCreateWithFlags(&w->done[i],
                                                cudaEventDisableTiming | cudaEventBlockingSync));

@@ -1,6 +1,6 @@
-/* What cecl_tune measures: thresholds between two ways, and calls that can go both ways. Other thresholds are not
- * between two ways: counts of SMs or chunks, shares of memory, and values that only help beside a kernel of the
- * user's. */
+/* What cecl_tune measures: each threshold between two ways of a call, and a call that can go both ways. The thresholds
+ * that are missing here are counts of SMs or chunks, shares of memory, and values that only help beside a kernel of
+ * the user's. */
 #include <string.h>
 
 #include "tuner.h"
@@ -35,7 +35,7 @@ const struct crossing crossings[] = {
      .sizes = {{4 * KIB, 2 * MIB}, {256, 256 * KIB}},
      .policy = CECL_SM_REDUCE_ONLY,
      .also = {{END, 0}}},
-    /* Timed in place, where copies are fastest. */
+    /* Timed in place, where the second way, copies, is fastest. */
     {.which = CECL_TUNE_SMALL_ALL_GATHER_MAX_BYTES,
      .op = &collectives[OP_ALL_GATHER],
      .in_place = true,

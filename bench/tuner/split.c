@@ -17,7 +17,7 @@ static bool second_wins_at_the_end(const struct point *points, int count)
     return loss(points[count - 1].us[0], points[count - 1].us[1]) > 0;
 }
 
-/* Points from index `at` on go the second way. */
+/* The sum of losses if points from index `at` on go the second way. */
 static double lost_by(const struct point *points, int count, int at)
 {
     double lost = 0;

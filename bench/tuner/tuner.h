@@ -24,7 +24,7 @@ struct crossing {
         uint64_t first, last;
     } sizes[CECL_TUNING_DEVICES]; /* bytes */
     ceclSmPolicy_t policy;
-    /* Values of other thresholds, with which no third way is chosen. The list ends with CECL_TUNE_COUNT. */
+    /* Values of other thresholds, with which no third way is chosen. CECL_TUNE_COUNT ends a list of fewer than two. */
     struct forced {
         enum cecl_threshold which;
         uint64_t value;

@@ -119,7 +119,7 @@ static bool way_open(const struct tuner *tuner, const struct crossing *crossing,
         return false;
     BENCH_TRY(&tuner->run, ceclStreamCreate(w->comm, &w->stream));
     BENCH_TRY(&tuner->run, ceclMemAlloc(w->comm, (void **)&w->send, send));
-    /* if so, `send` is at least as large as `recv` must be */
+    /* without a block from each rank, `recv` needs at most as many bytes as `send` has */
     if (crossing->in_place && !crossing->op->block_of_each)
         w->recv = w->send;
     else
@@ -172,7 +172,7 @@ static bool explain(const struct run *run, const struct trial *trial, int way, c
     return ceclGroupExplain(trial->ways[way].comm, e) == ceclSuccess && called == ceclSuccess;
 }
 
-/* Whether the size has two ways, on every rank. */
+/* Whether all ranks can go both ways at this size, and the ways differ on some rank. */
 static bool ways_differ(const struct run *run, const struct trial *trial)
 {
     ceclExplanation_t e[2];
