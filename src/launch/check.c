@@ -253,7 +253,7 @@ void cecl_launches_compare(struct cecl_launches *all)
     const ceclResult_t result = cecl_together(compare, first, next_compared);
     (void)!cecl_launches_note(all, who_refuses(first), result);
     for (struct cecl_launch *launch = first; launch; launch = next_compared(launch)) {
-        if (launch->compared == ceclInProgress) /* no thread was started; tells the peers */
+        if (launch->compared == ceclInProgress) /* no thread was started: tells the peers of that */
             (void)!compare(launch);
         if (all->failed != ceclSuccess && launch->compared == ceclSuccess &&
             !launch->comm->launcher->compares_alike)

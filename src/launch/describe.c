@@ -120,7 +120,7 @@ struct cecl_scope cecl_comm_scope(ceclComm_t comm)
                                .layout = comm->launcher->layout};
 }
 
-/* Describes and settles the call again until settling its buffers changes no window. */
+/* Describes and settles the call, and repeats both until settling changes no window. */
 ceclResult_t cecl_launch_describe(struct cecl_launch *launch, const struct cecl_args *args,
                                   struct cecl_call *call)
 {

@@ -38,8 +38,8 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
  * Either all ranks go on, or all refuse: with ceclInvalidUsage and the two ranks' values that differ, or with the
  * message of a rank that has refused. */
 ceclResult_t cecl_exchange_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
-/* Copies the call's layout to `layout` [call->layout_words], and fills in where this rank's blocks belong at the peers:
- * they have said so in the latest cecl_exchange_call. */
+/* Copies the call's layout to `layout` [call->layout_words], and fills in where this rank's blocks belong at the peers,
+ * as the peers said in the latest cecl_exchange_call. */
 void cecl_exchanged_places(ceclComm_t comm, const struct cecl_call *call, uint64_t *layout);
 /* cecl_exchange_call under CECL_CHECK=1; otherwise returns `local`. */
 ceclResult_t cecl_check_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);

@@ -25,7 +25,7 @@ ceclResult_t cecl_group_check_outside(const char *name, const char *advice)
                    : ceclSuccess;
 }
 
-/* In a group that is refused, launches on other communicators stay: cecl_launches_compare tells their peers. */
+/* If the group is refused, launches on other communicators stay: cecl_launches_compare tells their peers of it. */
 void cecl_group_take_out(struct cecl_group *group, const struct ceclComm *comm)
 {
     struct cecl_launch **at = &group->all.first;

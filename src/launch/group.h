@@ -33,8 +33,8 @@ void cecl_group_count(void);
  * group has, in the group's message. */
 void cecl_group_close(void);
 
-/* Describes a call and keeps it for the end of the open group. Refusing the call refuses the group. The thread must be
- * inside the communicator. *call: as in cecl_launch_describe. */
+/* Describes a call and keeps it for the end of the open group. If the call is refused, the whole group is. The thread
+ * must be inside the communicator. *call: as in cecl_launch_describe. */
 ceclResult_t cecl_group_add(ceclComm_t comm, const struct cecl_args *args, ceclStream_t stream,
                             struct cecl_call *call);
 /* Keeps an allocation for the end of the open group. Refuses `ptr` NULL, and a communicator that cannot be used. */
@@ -47,14 +47,14 @@ ceclResult_t cecl_group_refuse(ceclResult_t result);
 ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result);
 /* How many calls and allocations on `comm` wait in this thread's open group. */
 uint32_t cecl_group_waiting(ceclComm_t comm);
-/* Returns an error if a call or an allocation waits. `words` ends the message. */
+/* Returns an error if a call or an allocation on `comm` waits there. `words` ends the message. */
 ceclResult_t cecl_group_check_waiting(ceclComm_t comm, const char *words);
 /* Must be called when `comm` ends. If its calls or allocations wait in the open group, takes them out and refuses the
  * group. */
 void cecl_group_forget(ceclComm_t comm);
 
 /* Enters the communicators of the group's calls. `name`: the public call that does this, for messages. If another
- * thread is inside one of them, refuses the group and takes that communicator's calls out of it. */
+ * thread is inside one of these communicators, refuses the group, and takes that communicator's calls out of it. */
 void cecl_group_enter(struct cecl_group *group, const char *name);
 /* Drops the group's launches, and leaves their communicators. */
 void cecl_group_leave(struct cecl_group *group);

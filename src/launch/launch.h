@@ -2,12 +2,11 @@
  *
  * A launch is a lone call, or a group's collectives on one communicator, or a group's messages on one, or copies within
  * this rank that another launch needs. A launch owns everything of a call in flight: the description, what ranks have
- * told each other, the program, the windows and imports in use, and leases. A description never changes: for a call
- * with a bounce buffer, with another window or with a layout from peers, a new description is derived from the first
- * one.
+ * told each other, the program, the windows and imports in use, and leases. A description never changes. If a call gets
+ * a bounce buffer, another window, or a layout from peers, a new description is derived from the first one.
  *
- * Launches come from their communicator's store (store.c) and go back to it. Most launches for which a program was
- * made are kept instead (plan.c): later launches that are equal to one run its program. */
+ * A launch comes from its communicator's store (store.c) and goes back to it. But most launches for which a program was
+ * made are kept (plan.c): a later launch with equal calls runs the kept launch's program. */
 #ifndef CECL_LAUNCH_LAUNCH_H
 #define CECL_LAUNCH_LAUNCH_H
 
@@ -99,7 +98,7 @@ struct cecl_launch {
     uint64_t *layouts; /* the layouts of all calls */
     size_t nlayouts, layouts_room;
     uint32_t signature; /* signature of the first `nfull` calls; set if the launch owns a program */
-    /* for check.c: the list that has this launch. NULL: ranks do not compare the launch's calls */
+    /* for check.c: the list that this launch is in. NULL: ranks do not compare the launch's calls */
     const struct cecl_launches *all;
     ceclResult_t compared; /* the comparison's result; ceclInProgress: not compared yet */
 
@@ -110,14 +109,14 @@ struct cecl_launch {
     uint32_t told_room;              /* for how many calls the arrays of `told` have room */
 
     /* -- the program -- */
-    /* the launch that owns the program that this launch runs: itself or a kept launch; NULL: none */
+    /* the launch whose program this launch runs: itself or a kept launch; NULL: no program */
     struct cecl_launch *runs;
     struct cecl_bound *program;  /* the launch's own program */
     struct cecl_imports imports; /* the peers' windows that the program uses */
     /* for a kept launch: generation_of() (plan.c) when its buffers were last checked */
     uint64_t checked;
     uint64_t hash; /* hash of the first `nfull` calls; by it kept launches are found */
-    int like; /* index in its set of the first kept launch with equal calls; CECL_KEPT_WAYS: none */
+    int like; /* index of the first kept launch with equal calls in its set; CECL_KEPT_WAYS: none */
     uint32_t users; /* for a kept launch: how many launches are about to run its program */
     bool is_kept;
 
@@ -128,7 +127,7 @@ struct cecl_launch {
     uint32_t *order;                   /* [nmessages] for lowering */
     uint32_t nmessages, messages_room;
 
-    struct cecl_wish *wishes; /* [nwishes] */
+    struct cecl_wish *wishes; /* [nwishes] allocations of a group */
     uint32_t nwishes, wishes_room;
 };
 
@@ -184,21 +183,21 @@ void cecl_launch_bound_waits(struct cecl_launch *launch);
 /* The error of a wait that ended because cecl_launch_goes_on returned false. */
 ceclResult_t cecl_launch_wait_ended(const struct cecl_launch *launch);
 /* Whether the host may go on waiting for peers: false if the communicator has failed, if the time limit of the launch
- * that is being made has passed, or if a rank will not come to its captured call. The registry and the places call it
- * while they wait. */
+ * that is being made has passed, or if this launch is captured and a rank will not come to it. The registry and the
+ * places call this function while they wait. */
 bool cecl_launch_goes_on(void *comm);
 /* Whether the call that is being made is captured. */
 bool cecl_launch_captures(const void *comm);
 
 /* -- captured.c: If a call's stream captures a graph, the graph holds the call's launch: the program, the windows and
  * the imports stay until the graph, and everything that was made from it, is gone. All ranks capture a collective, and
- * both ranks a message. During the capture they learn each other's places, once for all replays.
+ * both ranks a message. During the capture ranks learn each other's places, once for all replays.
  *
  * A launch that a graph holds is in the launcher's list. When the graph is gone, a thread of the device hands the
  * launch over (cecl_launch_return), and the communicator's next call drops it. -- */
 
-/* Makes the graph hold the launch. It stays held even if only a part of it is captured afterwards, because a graph with
- * that part may be launched. After an error nothing has changed. */
+/* Makes the graph hold the launch. The launch stays held even if only a part of it can be captured afterwards, because
+ * a graph with that part may be launched. If this function fails, it has changed nothing. */
 ceclResult_t cecl_captured_hold(struct cecl_launch *launch);
 
 /* Waits up to 2 s (gone_ms of the launcher) until no graph holds a call of the communicator. Returns how many calls

@@ -41,7 +41,7 @@ ceclResult_t cecl_once_reserve(struct cecl_once *once, uint32_t ngiven)
                : cecl_fail(ceclOutOfMemory, "no host memory for %u values of a call", ngiven);
 }
 
-/* Sets these fields each time, because a lowering that runs out of host memory frees and zeroes the plan. */
+/* Sets the plan's fields each time, because a lowering that runs out of host memory frees and zeroes the plan. */
 struct cecl_plan *cecl_once_plan(ceclComm_t comm, bool captured, bool aside)
 {
     struct cecl_plan *plan = &comm->launcher->once.plan;

@@ -22,7 +22,7 @@ struct cecl_bounces {
     uint32_t leases;            /* how many launches have a lease */
 };
 
-/* The program of a launch of messages, or of a one-sided call. Issued once; the next such program uses its memory. */
+/* The program of a launch of messages, or of a one-sided call. Issued once; the next such program reuses its memory. */
 struct cecl_once {
     struct cecl_plan plan;
     struct cecl_bound bound;
@@ -52,8 +52,8 @@ struct cecl_launcher {
     /* the launch that is being made: its deadline ends the host's waits; NULL: no deadline does */
     const struct cecl_launch *making;
     struct cecl_places places; /* where ranks publish the places of buffers */
-    /* A ring of the latest enqueued launches whose places were published: the number of a launch's last call in
-     * `places`, and the value of `done` once the launch is done. `nends`: how many entries were written so far. */
+    /* A ring of the latest enqueued launches whose places were published. call: the number of a launch's last call in
+     * `places`. target: the value of `done` once the launch is done. nends: entries written so far. */
     struct cecl_told_end {
         uint64_t call;
         uint32_t target;

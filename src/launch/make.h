@@ -5,7 +5,7 @@
 #include "launch/launch.h"
 
 /* Launches that are made together. All of them take a step before any of them takes the next, because one thread may
- * have several ranks of a communicator. */
+ * make the calls of several ranks, and ranks wait for each other. */
 struct cecl_launches {
     /* a list; each communicator has first a launch with collectives, then one with messages */
     struct cecl_launch *first;
@@ -37,7 +37,7 @@ struct cecl_launch *cecl_launches_of(struct cecl_launch *first, const struct cec
 void cecl_launches_compare(struct cecl_launches *all);
 /* -- make.c -- */
 
-/* Carries out the launches, or gives them up. If all->failed is an error already, only tells the peers. */
+/* Carries out the launches, or gives them up. If all->failed is an error already, only tells the peers of that. */
 ceclResult_t cecl_launches_make(struct cecl_launches *all);
 
 /* Refuses a launch that this rank must not make. cecl_launches_compare tells the peers of a refusal. */

@@ -17,7 +17,8 @@ static struct cecl_buffer buffer_of(const struct cecl_call *call)
     return cecl_role_of(call) == CECL_SENDER ? call->send : call->recv;
 }
 
-/* Whether the peer must reach this rank's buffer but cannot. A captured message is copied by its sender. */
+/* Whether the peer must reach this rank's buffer but cannot. A captured message is copied by its sender, whose buffer
+ * the peer need not reach. */
 static bool needs_bounce(const struct cecl_call *call)
 {
     return call->bytes > 0 && !(call->captured && cecl_role_of(call) == CECL_SENDER) &&
@@ -125,8 +126,8 @@ static ceclResult_t post_one(struct cecl_launch *launch, uint32_t index)
     return launch->is_captured ? ceclSuccess : cecl_messages_learn(launch, index, &theirs);
 }
 
-/* A group with at least this many bytes in each direction waits for its receivers. One GPU's copy engines move 8 MiB in
- * both directions in 44 us, two GPUs' in 22 us, so the host waits no longer than the GPUs gain. */
+/* A group with at least this many bytes in each direction waits for the peers' receives. For 8 MiB each way, one GPU's
+ * copy engines take 44 us, both GPUs' 22 us: the host waits no longer than the GPUs gain. */
 #define MUCH_CUDA (8u << 20)
 #define MUCH_HOST (64u << 10)
 
@@ -148,8 +149,8 @@ static bool has_receiver(ceclComm_t comm, int peer)
            cecl_posts_came(&comm->launcher->messenger.posts, CECL_SENDER, peer, sent);
 }
 
-/* Waits for a short time until the peers have posted their receives from this rank. This rank has posted its own
- * receives before. If all ranks come in time, each rank comes second to the messages that it sends. */
+/* Waits a short time for the peers to post their receives from this rank, which has posted its own receives already. If
+ * all ranks come in time, each rank comes second to the messages that it sends. */
 static void wait_for_receivers(ceclComm_t comm)
 {
     const int64_t end =
@@ -174,7 +175,7 @@ ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait)
     messenger->group =
         launch->is_captured ? cecl_posts_ticket(&messenger->posts) : ++messenger->groups;
     launch->is_owed = true;
-    /* posts receives first, and goes on after an error, because peers count on the other messages */
+    /* posts receives first; goes on after an error, because peers count on the other messages */
     for (int role = CECL_RECEIVER; role >= CECL_SENDER; role--) {
         if (role == CECL_SENDER && may_wait && !launch->is_captured && exchanges_much(launch))
             wait_for_receivers(launch->comm);
@@ -207,7 +208,7 @@ static ceclResult_t find_ends(struct cecl_launch *launch, uint32_t index)
     return cecl_imports_add(&comm->registry, message->peer, place->there.window, &launch->imports);
 }
 
-/* Finds addresses last, because peers' memory stays open only until the communicator enqueues its next launch. */
+/* Finds addresses only now, because peers' memory is sure to stay open only until the next launch is enqueued. */
 ceclResult_t cecl_messages_bind(struct cecl_launch *launch, const struct cecl_bound **program)
 {
     ceclComm_t comm = launch->comm;

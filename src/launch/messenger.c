@@ -35,8 +35,8 @@ void cecl_messenger_close(ceclComm_t comm)
 
 /* ---- checking */
 
-/* Refuses a launch with more messages with a peer than a ring has slots: the peer may take no message before this rank
- * has posted all of them. Each captured message of a group needs a word of its own; there are CECL_HANDED words. */
+/* Refuses a launch with more messages with a peer than a ring has slots: perhaps the peer takes none of them until this
+ * rank has posted all. Each captured message of a group needs a word of its own, of which there are CECL_HANDED. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -141,7 +141,7 @@ static ceclResult_t make_lanes(ceclComm_t comm)
     return ceclSuccess;
 }
 
-/* Lists in `full` the peers whose rings have no room for the messages. Returns true if there are none. */
+/* Lists in `full` the peers whose rings have no room for the messages. Returns true if there is no such peer. */
 static bool have_room(ceclComm_t comm, struct cecl_rank_list *full)
 {
     full->count = 0;
@@ -158,7 +158,7 @@ static bool have_room(ceclComm_t comm, struct cecl_rank_list *full)
     return full->count == 0;
 }
 
-/* Waits while a peer has no room for the messages: it has not made its own calls for this rank's last messages yet. */
+/* Waits while a peer has no room for the messages: it has not made its own calls for this rank's earlier messages. */
 static ceclResult_t wait_for_room(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

@@ -51,8 +51,8 @@ struct cecl_one_sided_args {
     size_t count, offset;
     ceclDataType_t type;
     int peer;
-    ceclWindow_t window;           /* is_copy */
-    int signal;                    /* is_signal */
+    ceclWindow_t window;           /* if is_copy */
+    int signal;                    /* if is_signal */
     const ceclSignalWait_t *waits; /* [nwaits] */
     int nwaits;
     bool is_copy, gets, is_signal, is_wait;

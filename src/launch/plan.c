@@ -142,8 +142,8 @@ static bool was_told_as(const struct cecl_told *a, const struct cecl_told *b)
            are_equal(a->outside, b->outside, b->noutside * sizeof(*b->outside));
 }
 
-/* The kept launch that has equal calls, and for which ranks told each other the same. While the call is made, keeps
- * open the peers' memory that its program uses. */
+/* The kept launch that has equal calls, and for which ranks told each other the same as for this one. Keeps open the
+ * peers' memory that the kept program uses, while the call is made. */
 static struct cecl_launch *kept_for(const struct cecl_launch *launch)
 {
     struct cecl_launch *const *set = set_of(launch);
@@ -186,8 +186,8 @@ static uint64_t generation_of(ceclComm_t comm)
     return comm->pool.generation + comm->registry.changes;
 }
 
-/* Whether the program's recvbuffs behind bounce buffers are the same in both launches. If not, the kept launch's check
- * says nothing about them, and they may overlap. */
+/* Whether the caller's recvbuffs behind bounce buffers are the same in both launches. If not, the check of the kept
+ * launch's buffers says nothing about the new ones, which may overlap. */
 static bool carries_to_same(const struct cecl_launch *kept, const struct cecl_launch *launch)
 {
     for (uint32_t i = 0; i < launch->nfull; i++)
@@ -236,7 +236,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
     struct cecl_plan plan;
-    cecl_launch_trim(launch); /* the program has pointers into its arrays: they must not move */
+    cecl_launch_trim(launch); /* the program points into the launch's arrays, which must not move */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
     /* copies within this rank get no number: no peer makes them */
     if (launch->is_captured)
@@ -253,7 +253,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     CECL_TRY(result);
     launch->signature = cecl_calls_signature(launch->calls, launch->nfull);
     comm->launcher->plans_made++;
-    /* if ranks do not meet in the call, a peer may end its part, and free memory, before this rank starts */
+    /* if ranks do not meet in the call, a peer may free its memory before this rank starts, so uses none of it */
     return meets ? collect_imports(launch) : ceclSuccess;
 }
 

@@ -8,8 +8,8 @@
 /* -- describe.c: describes calls, and settles their windows: makes sure that each window still describes the memory at
  * its addresses -- */
 
-/* Describes the call of op call->op and adds it to the launch. Registers the memory that the call uses, if the
- * communicator registers on use. If recvbuff is private, derives a call with a bounce buffer.
+/* Describes a call, whose op the caller has put into call->op, and adds it to the launch. Registers the memory that the
+ * call uses, if the communicator registers on use. If recvbuff is private, derives a call with a bounce buffer.
  *
  * call  [out] the description. On failure it has only what peers compare; its buffers must not be used,
  *       because the registry may have forgotten their windows. */
@@ -37,11 +37,12 @@ ceclResult_t cecl_settle_again(struct cecl_launch *list, ceclComm_t comm);
 /* If call `index` has a private recvbuff and peers may write to it, derives a call with a bounce buffer, and lists in
  * launch->leases the copies that this rank must make. */
 ceclResult_t cecl_carry_replace(struct cecl_launch *launch, uint32_t index);
-/* Chooses the buffer from which peers that come later fetch: a bounce buffer if sendbuff is private (not of
- * a reduction), else call->send. */
+/* Chooses the buffer from which peers that come later fetch: a bounce buffer if sendbuff is private and the call is no
+ * reduction, else call->send. */
 ceclResult_t cecl_carry_lend(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer *lent);
-/* Adds a copy, before the call, from sendbuff to the bounce buffer `lent`, from which peers that came later fetch. */
+/* Adds a copy before the call: from sendbuff to the bounce buffer `lent`, where peers that came later fetch the
+ * bytes. */
 ceclResult_t cecl_carry_sent(struct cecl_launch *launch, const struct cecl_call *call,
                              struct cecl_buffer lent);
 /* Adds to a list of launch->leases a copy of the call's bytes between two buffers of this rank, with the options of
@@ -89,8 +90,8 @@ bool cecl_keeps_to_own_buffers(ceclComm_t comm, const struct cecl_call *call);
 /* Makes a plan of `count` calls. The caller frees the plan. */
 ceclResult_t cecl_plan_make(ceclComm_t comm, const struct cecl_call *calls, uint32_t count,
                             const struct cecl_told *told, struct cecl_plan *plan);
-/* Gives a launch a program: that of an equal kept launch, or else a new one, for which it keeps this launch. A launch
- * whose calls do nothing gets no program. */
+/* Gives a launch a program: that of an equal kept launch, or else a new one. With a new program, usually keeps this
+ * launch. A launch whose calls do nothing gets no program. */
 ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
 
 /* Finds the kept launches with equal calls; the launch must have all its calls. Must be called before cecl_launch_bind
@@ -104,8 +105,8 @@ void cecl_kept_checked(struct cecl_launch *launch);
 
 /* Makes the checks that need all calls of the launch. */
 ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch);
-/* Makes the group's calls on communicators over several hosts, after all other calls of the group. If one of the other
- * calls has failed, these communicators fail, because peers make their calls on them and wait. */
+/* Makes the group's calls on communicators over several hosts, after all other calls of the group. If another call of
+ * the group has failed, these communicators fail too, because peers have made their calls there and wait. */
 struct cecl_launches;
 void cecl_by_nccl_run(struct cecl_launches *all);
 void cecl_by_nccl_explain(const struct cecl_launch *launch, ceclExplanation_t *explanation);

@@ -117,8 +117,8 @@ static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, 
                      from, to, bytes, at, buffer, owner, room, cecl_comm_hint(comm));
 }
 
-/* Checks that blocks lie within the peer's buffers: counts may differ between ranks. `fetched_at`: where the block for
- * this rank lies in the peer's sendbuff, if this rank fetches it; otherwise NULL. */
+/* Checks that blocks lie within the peer's buffers. They may not, if the two ranks passed counts that do not match.
+ * `fetched_at`: where the block for this rank lies in the peer's sendbuff, if this rank fetches it; otherwise NULL. */
 static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, int peer,
                                  const struct cecl_place_record *record, const uint64_t *fetched_at)
 {
@@ -160,8 +160,8 @@ static void note_outside(struct cecl_launch *launch, uint32_t call, int rank, bo
     words[rank / 64] |= (uint64_t)outside << rank % 64;
 }
 
-/* Copies what this rank needs of another rank's records of all calls; the copy cannot change later, as a record of a
- * faulty peer could. Sets *differ if one of the two ranks is outside and the other is not. */
+/* Copies what this rank needs of another rank's records of all calls. A faulty peer could change its records later, but
+ * not the copy. Sets *differ if one of the two ranks is outside and the other is not. */
 static ceclResult_t learn_rank(struct cecl_launch *launch, int rank, bool *differ)
 {
     ceclComm_t comm = launch->comm;
@@ -241,7 +241,7 @@ static ceclResult_t lend_inputs(struct cecl_launch *launch)
 }
 
 #define PATIENCE_MAX_NS \
-    UINT64_C(100000000) /* each function below adds at most so many ns: registering may be slow */
+    UINT64_C(100000000) /* the most that wait_ns() adds for slow registering, or worth_ns() */
 
 /* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the time that this
  * took: peers often have new memory at the same call, and may take longer to register it. */
@@ -252,7 +252,7 @@ static uint64_t wait_ns(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
-/* How much longer this rank waits: for the time that a late call would cost the GPUs. */
+/* How much longer this rank waits: as long as a late call would cost the GPUs. */
 static uint64_t worth_ns(const struct cecl_launch *launch)
 {
     const uint64_t each = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_LATE_WAIT_NS_PER_MIB);
