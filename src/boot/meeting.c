@@ -32,7 +32,7 @@ enum kind { COMES = 1, GIVES_UP, REFUSES };
 /* What a rank appends to the log. A page has room for a whole number of events, so no event crosses a page, and the
  * kernel writes each one whole. */
 struct event {
-    uint64_t sum; /* hash of the rest: up to Linux 6.7 readers may see a size before its bytes */
+    uint64_t sum; /* hash of the rest: up to Linux 6.7 readers may see the new size first */
     int32_t kind, rank;
     int32_t result;  /* GIVES_UP, REFUSES: ceclResult_t, with `words` */
     int32_t missing; /* GIVES_UP: the member that had gone, or NOBODY */
@@ -229,7 +229,7 @@ static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeti
 }
 
 /* Which waiting ranks fail together with a rank. SAME_LIST: ranks with the same list. WHO_LIST_IT: ranks that list the
- * rank. WHO_WAIT: these, the ranks that list one of these, and so on. */
+ * rank. WHO_WAIT: those of WHO_LIST_IT, the ranks that list one of those, and so on. */
 enum spread { SAME_LIST, WHO_LIST_IT, WHO_WAIT };
 
 /* Finds the ranks whose calls end when one rank's call fails. lists: [out] all ranks that are on their lists */

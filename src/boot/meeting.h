@@ -14,10 +14,10 @@
 
 #define CECL_MEETING_FAILURES 8
 
-/* A failed meeting, kept for ranks that had not come. Such a rank's next call fails for the same reason, if its
- * list has a rank of `failed`, and also the rank at fault, if that is known. */
+/* A failed meeting, kept for ranks that had not come. Such a rank's next call fails for the same reason if its list has
+ * a rank of `failed` and, if the rank at fault is known, also that rank. */
 struct cecl_meeting_failure {
-    int64_t at; /* where the log has its event */
+    int64_t at; /* where the log has the event of the failure */
     struct cecl_rank_set failed,
         owed; /* failed: the ranks whose calls the failure ended. owed: ranks that had not come */
 };

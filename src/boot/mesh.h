@@ -65,7 +65,7 @@ ceclResult_t cecl_mesh_new(const struct cecl_oob *oob, int64_t timeout_ms, size_
 /* Connects all ranks, which have told each other their invitations. Collective.
  *
  * invitations  rank r's invitation begins `apart` * r bytes after `invitations`
- * shared       is mapped, zeroed; no rank can make it smaller. NULL: not needed
+ * shared       [in, out] its memory is mapped here, zeroed; no rank can make it smaller. NULL: not needed
  *
  * After a failure cecl_mesh_tell_abort tells the peers why. A rank that has not received the memory yet can tell
  * nothing; its peers only notice that it has left. */
@@ -151,7 +151,7 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Fails with ceclRemoteError if `peer` has died or has left. Succeeds if `peer` gave up but has not left, or is this
  * rank. */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
-/* cecl_mesh_left: whether `peer` has said goodbye. cecl_mesh_left_with: true only if an epoch came; sets *epoch. */
+/* cecl_mesh_left: whether `peer` has said goodbye. cecl_mesh_left_with: whether with an epoch; then sets *epoch. */
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *epoch);
 /* Tells all peers that this rank gives up, and why. May not reach all; never blocks. */

@@ -100,7 +100,7 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
                        size_t bytes, const int *fds, int nfds, int64_t deadline);
 /* mesh.c: whether a peer is in another process than this rank. */
 bool mesh_is_elsewhere(const struct cecl_mesh *mesh, int peer);
-/* mesh.c: fails if a peer's socket is gone. Then the peer has ended, or has left before it had the memory to say so. */
+/* mesh.c: fails if a peer's socket is gone: the peer has ended, or left before it could say so in its row. */
 ceclResult_t mesh_check_joining(struct cecl_mesh *mesh, int peer);
 /* mesh.c: the deadline of a wait that begins now. */
 int64_t mesh_deadline(struct cecl_mesh *mesh);

@@ -257,8 +257,8 @@ static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
                                        cecl_rank_list_words(&list));
 }
 
-/* The system limits how many descriptors an ordinary user may have sent that are not received yet: to as many as one
- * process may open (ulimit -n). So ranks also receive while they send, and while they wait for others. */
+/* An ordinary user may have only so many descriptors under way, sent but not received, as one process may open (ulimit
+ * -n). So ranks also receive while they send, and while they wait for others. */
 static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
 {
     const int64_t deadline = mesh_deadline(mesh);

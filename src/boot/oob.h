@@ -1,8 +1,8 @@
 /* How ranks that share nothing yet find each other ("out of band"): one all-gather of a few bytes, by which each rank
  * introduces itself to all. Everything after that goes over the mesh or, with several hosts, over lines (below).
  *
- * Each way to do this is a struct cecl_oob: TCP with a unique id (tcp.c), the caller's callbacks (api/init.c), a
- * meeting, or the parent (api/init.c, api/split.c). */
+ * Each way to do this is a struct cecl_oob: TCP with a unique id (tcp.c), the caller's callbacks (api/init.c), the mesh
+ * of a parent communicator (api/split.c), or a meeting (api/init.c, api/split.c). */
 #ifndef CECL_BOOT_OOB_H
 #define CECL_BOOT_OOB_H
 

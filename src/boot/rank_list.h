@@ -92,7 +92,7 @@ ceclResult_t cecl_votes_count(const void *all, size_t apart, int nranks);
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES]);
 
-/* Returns the last part of `words` that starts with "rank N gave up: ...", or NULL. Each rank puts its name before the
+/* Returns the part of `words` that begins with the last "rank N gave up: ", or NULL. Each rank puts its name before the
  * reason that it passes on, so the last rank named in the message gave up first. */
 const char *cecl_words_who_began(const char *words);
 

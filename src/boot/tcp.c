@@ -145,9 +145,9 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct cecl_lifel
     return ceclSuccess;
 }
 
-/* Says that this rank joins, and receives the root's proof. said: this fills in nonce, patience_ms and tag. *put_off:
- * the root dropped this connection for newer ones, so this rank must connect again. The root may do so before it has
- * read all of `said`, so this function reads its answer even if not all of `said` could be sent. */
+/* Says that this rank joins, and receives the root's proof. Fills in nonce, patience_ms and tag of *said. *put_off: the
+ * root dropped this connection for newer ones, so this rank must connect again. The root may do so before it has read
+ * all of `said`, so this function reads the root's answer even if not all of `said` could be sent. */
 static ceclResult_t shake_hands(const struct cecl_lifeline *line, const struct cecl_tcp_id *id,
                                 struct cecl_tcp_said *said, int64_t deadline, bool *put_off)
 {

@@ -64,7 +64,7 @@ struct cecl_tcp_reply {
     uint64_t bytes;
 };
 
-/* The tags of a rank that joins, and of the root's answer. They differ, so nobody can send a received tag back. */
+/* The tags of a rank that joins, and of the root's answer. They differ, so an impostor cannot just echo the tag. */
 uint64_t cecl_tcp_rank_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 uint64_t cecl_tcp_root_tag(const uint8_t secret[16], const struct cecl_tcp_said *said);
 

@@ -54,8 +54,8 @@ bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
                                            : IN6_IS_ADDR_LOOPBACK(&id->at.v6.sin6_addr);
 }
 
-/* A link-local IPv6 address does not suit: it is valid only together with the number of an interface, and each host
- * numbers its own interfaces. */
+/* A link-local IPv6 address is valid only with the number of an interface, and each host numbers its own interfaces. So
+ * replaces the number in the id by this host's, if CECL_SOCKET_IFNAME names the interface. */
 union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id)
 {
     union cecl_tcp_address at = id->at;

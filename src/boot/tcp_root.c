@@ -21,7 +21,7 @@
 
 #define RANKS_MAX 65536 /* limits what a message can ask for; the API's limit is lower */
 #define LINGER_MS 1000  /* for how many ms the root still tells late ranks why the job failed */
-#define WORDS_MS 1000   /* how many ms sending this message may take */
+#define WORDS_MS 1000   /* how many ms sending that reason may take */
 /* the root sends the list of missing ranks at most this many ms before the first rank gives up */
 #define MARGIN_MS 1000
 
@@ -84,8 +84,8 @@ static void hang_up(struct peer **peer)
 
 /* ---- failures */
 
-/* The end of a wait that lasts `wait_ms`, or until the first rank gives up. It is a little earlier than that, so that
- * the message arrives while the rank still listens. */
+/* The end of a wait: after `wait_ms` or, if that is earlier, when the first rank gives up; in both cases a little
+ * before, so that the message about the end arrives while ranks still listen. */
 static int64_t deadline_in(const struct root *root, int64_t wait_ms)
 {
     int64_t end = cecl_deadline(wait_ms);
@@ -108,8 +108,8 @@ static void send_words(const struct root *root, const struct peer *peer, int64_t
 
 /* Ends the job with the message that was recorded last. Tells every rank that has joined, and the rank that is refused
  * (NULL: none). Tells ranks of the root's process last, because that process, and the root with it, may end as soon as
- * they know. While ranks join and time is left, the root goes on telling ranks that come within LINGER_MS, even a rank
- * that tries again, because a closed port would not tell them the reason. */
+ * they know. If the job fails while ranks join and before its time is up, the root also tells ranks that come within
+ * LINGER_MS, even a rank that tries again, because a closed port would not tell them the reason. */
 static void fail_job(struct root *root, ceclResult_t status, const struct peer *refused)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);

@@ -58,7 +58,7 @@ ceclResult_t cecl_net_begin(struct cecl_net *net, ceclStream_t stream, bool is_c
     return ceclSuccess;
 }
 
-/* Waits until NCCL, which may do it in the background, has enqueued the calls: no later work may overtake them. */
+/* NCCL may enqueue the calls in the background. Waits until it has, so that no later work overtakes them. */
 ceclResult_t cecl_net_end(struct cecl_net *net, int64_t start)
 {
     const struct cecl_device_ops *ops = net->dev->ops;

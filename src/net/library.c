@@ -43,7 +43,7 @@ static ceclResult_t find_all(void *library, struct nccl *nccl)
     return ceclSuccess;
 }
 
-/* Opens the loaded NCCL. If there is none, if it is cecl's, or with CECL_NCCL_PATH, searches for NCCL. */
+/* Opens the NCCL that is loaded. If there is none but cecl's, or if CECL_NCCL_PATH is set, searches for NCCL. */
 static ceclResult_t open_library(struct nccl *nccl)
 {
     void *library = cecl_setting_text(CECL_SET_NCCL_PATH)

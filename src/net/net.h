@@ -6,8 +6,8 @@
  * tells the other ranks, and aborts NCCL's communicator.
  *
  * Two words tell the host which call the stream has begun and which it has ended. Captured calls do not write these
- * words, because each replay would write the same numbers; so they have no time limit. On the host device only the
- * stand-in of tests/nccl works; it has ended each call when the call returns. */
+ * words, because each replay would write the same numbers; so captured calls have no time limit. On the host device
+ * only the stand-in of tests/nccl works; it has ended each call when the call returns. */
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
 
@@ -93,10 +93,10 @@ struct cecl_net {
     char name[32];        /* "NCCL 2.28.9" */
     pthread_mutex_t lock; /* recursive; held while calls are made or NCCL is polled */
     nccl_comm comm;       /* see cecl_net_comm */
-    /* the stream writes the number of a call that is not captured to *begun and to *ended. word: the buffer of a
-     * barrier's all-reduce */
+    /* when a call that is not captured begins or ends, the stream writes the call's number to *begun or *ended. word:
+     * the buffer of a barrier's all-reduce */
     uint32_t *begun, *ended, *word, number;
-    uint64_t stream_id; /* of the last call */
+    uint64_t stream_id; /* of the last call's stream */
     /* the call that is being made. stream: the caller's. work: the stream for NCCL: forked from `stream`, or `stream`
      * itself if the call is captured; NULL on the host device */
     ceclStream_t stream, work;
@@ -155,7 +155,7 @@ void cecl_net_fail(struct cecl_net *net, const char *words);
 /* After an error of NCCL, at `since` (cecl_now_ms): waits NEWS_MS at most for the line's news of the rank that caused
  * the error. */
 void cecl_net_await_news(const struct cecl_net *net, int64_t since);
-/* Ends NCCL's communicator, the thread and the line. Returns false, and all stay, if NCCL does not end in time.
+/* Ends NCCL's communicator, the thread and the line. Returns false, and all three stay, if NCCL's does not end in time.
  * is_held  graphs hold calls. NCCL's communicator would end only after the graphs, so it stays */
 bool cecl_net_shut(struct cecl_net *net, bool is_held);
 

@@ -26,9 +26,9 @@ cecl_block_fn cecl_block_reduced_to_root;
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer);
 
 /* Tiles (ceclReduceScatterTiles): sendbuff holds a matrix. Tiles are parts of the matrix, all of one shape. Each rank
- * receives equally many tiles, one after another. The layout's first word is the number of a rank's tiles. The other
- * words say where each tile begins in this rank's sendbuff: first the tiles for rank 0, then those for rank 1, and so
- * on. shape.rows is the number of rows that all tiles of one rank have in all. */
+ * receives equally many tiles, one after another. The layout's first word says how many tiles each rank receives. The
+ * other words say where each tile begins in this rank's sendbuff: first the tiles for rank 0, then those for rank 1,
+ * and so on. shape.rows is the number of rows that all tiles of one rank have together. */
 
 /* How many tiles each rank receives. */
 static inline uint64_t cecl_call_tiles(const struct cecl_call *call)

@@ -72,7 +72,7 @@ static inline struct cecl_block cecl_call_block(const struct cecl_call *call, in
     return call->op->block(call, from, to);
 }
 
-/* How many bytes byte number `at` of a block lies after the block's first byte. `pitch`: the pitch of the block's
+/* The distance in memory, in bytes, from a block's first byte to its byte number `at`. `pitch`: that of the block's
  * rows. */
 static inline uint64_t cecl_offset_within(const struct cecl_call *call, uint64_t pitch, uint64_t at)
 {
@@ -115,9 +115,9 @@ static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
     return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
-/* Whether the call is in place, and must then be in place on all ranks. That is so only for an all-to-all: in place it
- * takes other steps on all ranks. (A reduction in place takes the same steps. For calls that send one block to all
- * ranks, see cecl_call_is_outside.) */
+/* Whether the call is in place and must be in place on all ranks. Only an all-to-all must: in place, all ranks take
+ * other steps than out of place. (A reduction takes the same steps. For calls that send one block to all ranks, see
+ * cecl_call_is_outside.) */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;
@@ -133,7 +133,7 @@ static inline bool cecl_call_is_outside(const struct cecl_call *call)
 }
 
 /* Half of the bytes that this rank sends to its peers and receives from them. Usually each sender moves its blocks. A
- * rank that comes later than its peers moves the bytes of both directions: about this many more. */
+ * rank that comes later than its peers moves the bytes of both directions: about this many bytes more. */
 uint64_t cecl_call_half_exchanged(const struct cecl_call *call);
 
 /* The only rank that contributes data to a call of CECL_FAMILY_GATHERED (such as a broadcast), or -1. */

@@ -19,9 +19,9 @@
 /* the most bytes of a round, up to ROUNDS_MOST rounds: 43 us over a link, far longer than an exchange of flags */
 #define BYTES_PER_ROUND (16 * MIB)
 #define ROUNDS_MOST 8 /* the root is idle only while peers pass on the last eighth of the block */
-/* one exchange less saves an all-reduce of this size 7 us; ranks / 2 times the bytes cost it 1 us on 4 ranks */
+/* reduce.one_shot: saves an exchange, 7 us, but sends ranks / 2 times the bytes, 1 us more on 4 ranks */
 #define ONE_SHOT_MOST (256 * KIB)
-/* a chunk's flags take 14 us, longer than 1 MiB takes to each of 3 peers (8 us) */
+/* the flags of a chunk take 14 us, longer than sending 1 MiB to each of 3 peers (8 us) */
 #define CHUNK_LEAST (1 * MIB)
 /* Kernels read sources of this size or more by bulk copies, with which 12 SMs read from three peers at the speed of
  * NVLink. For fewer bytes, wide loads on a few SMs are fast enough. */
@@ -130,7 +130,7 @@ static struct chunking chunking_of(const struct cecl_call *call, const struct ce
                              GET(means, REDUCE_SCATTER_STAGED_CHUNK_MIN_BYTES)};
 }
 
-/* The bytes that each rank reduces for all ranks, in whole elements. */
+/* The bytes that each rank reduces, in whole elements. */
 static uint64_t share_of(const struct cecl_call *call)
 {
     const uint64_t nranks = (uint64_t)call->nranks;
@@ -158,8 +158,8 @@ static bool goes_staged(const struct cecl_call *call, const struct cecl_means *m
 }
 
 /* Whether SMs read the inputs in the peers' memory. For that all ranks must know where the inputs lie, and must reach
- * them. A ceclReduce goes through staging, and so do tiles, because kernels read contiguous blocks. Calls that widen
- * are faster at all sizes if SMs read at the peers (256 MiB on 2 GPUs: 847 us, through staging 1074). */
+ * them. A ceclReduce always goes through staging. So do tiles, because kernels read only contiguous blocks. Calls that
+ * widen are faster at all sizes if SMs read at the peers (256 MiB on 2 GPUs: 847 us, through staging 1074). */
 static bool reads_at_peers(const struct cecl_call *call, const struct cecl_means *means,
                            const struct cecl_way *way, const struct chunking *by)
 {

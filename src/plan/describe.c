@@ -65,8 +65,8 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                           cecl_buffer_at(recv, own.recv_offset));
 }
 
-/* Whether this rank has input. In a reduction every rank has. In other calls the block to the root (to rank 0 if there
- * is no root) shows it, unless each rank has its own layout. */
+/* Whether this rank has input. In a reduction every rank has. If each rank has its own layout, a block to any rank is
+ * input. In other calls the block to the root (to rank 0 if there is no root) shows it. */
 static bool has_input(const struct cecl_call *call)
 {
     const bool any = call->op->family == CECL_FAMILY_OWN_LAYOUT;

@@ -56,8 +56,8 @@ cecl_describe_fn cecl_describe_tiles;
 cecl_describe_fn cecl_describe_splits; /* rows that are counted only on the device */
 cecl_describe_fn cecl_describe_pair;   /* messages: one buffer; the root is the peer */
 
-/* Shared by the describe functions: fills in the buffers, and whether the call is in place. `call`
- * already has its blocks. */
+/* Shared by the describe functions: fills in the buffers, and whether the call is in place. `call` must already
+ * have all that says where its blocks lie. */
 ceclResult_t cecl_describe_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
                                    struct cecl_call *call);
 /* The bytes of `count` elements. Refuses `count` if `blocks` blocks of `count` elements do not fit an address space. */

@@ -1,4 +1,4 @@
-/* Joins the plans of several calls: side by side, between the same barriers, or one after the other. */
+/* Joins the plans of several calls, either between the same barriers or one after the other. */
 #include <stdlib.h>
 #include <string.h>
 

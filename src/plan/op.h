@@ -24,7 +24,7 @@ enum cecl_family {
     CECL_FAMILY_EXCHANGED,  /* a block from each rank to each rank, all of one size */
     CECL_FAMILY_AT_ROOT,    /* a block between the root and each rank */
     CECL_FAMILY_OWN_LAYOUT, /* blocks by a layout that differs between ranks */
-    CECL_FAMILY_REDUCTION,  /* arithmetic makes one block of the blocks of all ranks */
+    CECL_FAMILY_REDUCTION,  /* arithmetic makes one block out of the blocks of all ranks */
     CECL_FAMILY_BARRIER,    /* ranks only meet; the call has no buffers */
     CECL_FAMILY_SPLITS,     /* rows for each rank, counted only on the device */
     /* a copy within this rank, through a part of the next rank's staging that only this rank uses */
@@ -50,7 +50,7 @@ struct cecl_op {
     /* Whether a call may be small, and if so, which kind of small call it is. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
-    /* CECL_FAMILY_SPLITS: rows go to experts or come back from them; they come back */
+    /* CECL_FAMILY_SPLITS: rows go to experts, or come back from them; goes_back: they come back */
     bool has_experts, goes_back;
     bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
     bool widens;            /* CECL_FAMILY_REDUCTION: from fp16 or bf16 to fp32; never in place */
@@ -99,7 +99,7 @@ enum cecl_op_index {
     CECL_OP_CARRY, /* made only by the library itself: see launch/carry.c */
     CECL_OP_SEND,  /* from here on: calls of two ranks */
     CECL_OP_RECV,
-    CECL_OP_MEM_ALLOC, /* from here on: ranks compare these calls */
+    CECL_OP_MEM_ALLOC, /* from here on: calls that ranks only compare */
     CECL_OP_MEM_FREE,
     CECL_OP_GROUP_END,
     CECL_OP_COUNT
@@ -128,7 +128,7 @@ static inline bool cecl_op_reduces_to(const struct cecl_op *op, enum cecl_to to)
     return op->family == CECL_FAMILY_REDUCTION && op->to == to;
 }
 
-/* Whether peers write to a collective's recvbuff. If not, it may be private memory. */
+/* Whether peers write to a collective's recvbuff. If not, a private recvbuff needs no bounce buffer. */
 static inline bool cecl_op_peers_write(const struct cecl_op *op)
 {
     return op->family != CECL_FAMILY_MESSAGE && op->family != CECL_FAMILY_BARRIER &&

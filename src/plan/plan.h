@@ -57,8 +57,7 @@ struct cecl_reduce {
     struct cecl_place dst;
     uint64_t bytes; /* bytes of each source: whole elements, >= 1; dst has cecl_call_result_bytes */
     uint32_t first, nsrc; /* plan->sources [first, first + nsrc); one source may be dst itself */
-    /* which call of the group the reduction belongs to; the places may not show it, because all of them may be in
-     * staging */
+    /* which call of the group the reduction belongs to; places in staging do not show that */
     uint32_t part;
 };
 
@@ -92,7 +91,7 @@ struct cecl_step {
      * peers */
     uint16_t peer;
     uint32_t
-        phase; /* SIGNAL, WAIT, POST: a phase from 1 on, or a number; COPY: the wave, from 0 on */
+        phase; /* SIGNAL, WAIT, POST: a phase or other k (util/lane.h); COPY: the wave, from 0 on */
     union {
         uint32_t first;   /* COPY, REDUCE, POST: an index; AFTER: a lane; SPLITS: a kernel's step */
         uint32_t counter; /* SIGNAL, WAIT */
@@ -170,8 +169,8 @@ uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase);
 /* Signals all peers and waits for all, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
-/* From now on, copies and reductions that are added belong to this part of a group. Their places are given as in a lone
- * call. */
+/* From now on, copies and reductions that are added belong to this part of a group. The caller gives their places as in
+ * a lone call. */
 void cecl_plan_of(struct cecl_plan *plan, uint32_t part);
 /* From now on, steps that are added run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
@@ -189,8 +188,8 @@ void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_p
 /* Adds a copy of rows to the open batch. dst and src say where the first row is. */
 void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy);
 void cecl_plan_close_batch(struct cecl_plan *plan);
-/* Begins a new wave: copies that are added from now on run after all copies that this lane has so far. Copies in
- * peers' buffers must have the same wave on all ranks. */
+/* Begins a new wave: copies that are added from now on run after all copies that this lane has so far. All ranks
+ * must put copies in peers' buffers into the same waves, because another rank may make them (ce/route.c). */
 void cecl_plan_next_wave(struct cecl_plan *plan);
 /* Posts bytes into a slot of `peer`, in phase 1 of counter SLOTS. */
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
@@ -207,7 +206,7 @@ void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_part *parts
  * lane, and on it only barriers, copies and reductions. The caller still owns the plans. */
 void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
                      uint32_t count);
-/* Adds a step of another plan of this rank unchanged. It must not be a COPY, unless the plan gets the copies. */
+/* Adds a step of another plan of this rank, unchanged. A COPY only if the caller also gives `plan` the copies. */
 void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step);
 /* Appends all steps of `other`, as part `part` of a group. */
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part);

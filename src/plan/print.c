@@ -52,14 +52,14 @@ static void print_post(const struct cecl_plan *plan, const struct cecl_step *ste
     fputc('\n', out);
 }
 
-/* Prints a phase of a captured call, given its bits in a rank's word (flags/turns.h). */
+/* Prints a signal or a wait of a captured call, by its bits in the word TURN (flags/turns.h). */
 static void print_turn(const struct cecl_step *step, FILE *out)
 {
     if (step->kind == CECL_STEP_WAIT)
         fprintf(out, "wait for rank %u: bits", step->peer);
     else
         fprintf(out, "signal all ranks: bits");
-    for (int bit = 0; bit < 5; bit++) /* above these is the call's number */
+    for (int bit = 0; bit < 5; bit++) /* above these bits is the call's number */
         if (step->phase >> bit & 1)
             fprintf(out, " %d", bit);
     fputc('\n', out);

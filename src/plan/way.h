@@ -26,7 +26,7 @@ struct cecl_way {
         uint64_t
             /* one more peer returns a piece for every so many bytes of the own block */
             piece_worth;
-        /* in how many rounds the only block of a call is sent, in pieces that peers pass on; 0: it is sent whole */
+        /* a call with only one block sends it in this many rounds, in pieces that peers pass on; 0: it sends it whole */
         uint64_t spread;
     } move;
 
@@ -37,7 +37,7 @@ struct cecl_way {
         bool read_at_peers; /* SMs read the inputs in the peers' memory */
         bool urgent;        /* kernels get SMs before other kernels that wait for SMs */
         bool sms_send;      /* SMs write all results to the peers */
-        /* SMs write this many bytes of results to the peers, at the end of a share; 0: none */
+        /* SMs write this many bytes at the end of a share to all peers, copy engines push the rest; 0: none */
         uint64_t sms_end;
         uint64_t chunk; /* bytes of a share in one chunk */
         /* the last chunk is halved into chunks of at least this many bytes; 0: it is not halved */
