@@ -27,7 +27,7 @@ static int setup(void **state)
     return open_all(state);
 }
 
-/* A rank that left has no communicator any more. In most tests the remaining communicators have failed. */
+/* A rank that left has no handle any more. Errors are ignored: in most tests the other communicators have failed. */
 static int teardown(void **state)
 {
     for (int r = 0; r < RANKS; r++) {

@@ -124,7 +124,7 @@ static _Noreturn void live(const struct trial *trial, int rank)
         const ceclResult_t result = make(trial, rank);
         end = judge(trial, rank, result, now() - start);
     }
-    meeting->over++; /* no rank may see another one's normal end */
+    meeting->over++; /* no rank ends before all are done: peers would notice its end */
     while (meeting->over < RANKS)
         usleep(200);
     _exit((int)end);
@@ -150,7 +150,7 @@ static bool try(const struct trial *trial, int *named)
     return committed;
 }
 
-/* Faults are tried at every `step`-th system call up to `last`; the first one differs from rank to rank. */
+/* A fault is tried at every `step`-th system call up to `last`. Which call is the first differs from rank to rank. */
 struct calls {
     int step, last;
 };
@@ -172,7 +172,7 @@ static int try_each(enum call call, void (*commit_it)(void), struct calls calls,
     return named;
 }
 
-/* Every survivor fails, unless the rank dies after its last message. */
+/* Every survivor's call fails, unless the faulty rank had already sent its last message when it died. */
 static void each_death_is_blamed_on_the_dead(enum call call, int step)
 {
     int deaths;
@@ -186,8 +186,8 @@ TEST(a_rank_that_dies_is_named_by_its_number_in_the_parent)
     each_death_is_blamed_on_the_dead(SPLIT, 13);
 }
 
-/* A rank that learns of the revocation before it joins the split gives up; ranks that wait for it then learn of it. A
- * rank that already joins ignores a revocation, so faults at later system calls are not tried. */
+/* A rank that learns of the revocation before it joins the split gives up, and the ranks that wait for it learn of that.
+ * A rank that is already joining ignores the revocation. So no revocation is tried at later system calls. */
 TEST(a_rank_that_revokes_the_parent_in_a_split_is_named_by_all_who_fail)
 {
     int revocations;

@@ -86,7 +86,7 @@ TEST_BETWEEN(a_broken_mesh_gives_its_first_reason_again, NULL, close_ranks)
     assert_int_equal(exchange_as_rank_0(), ceclTimeout);
     assert_true(cecl_now_ms() - start < LONG_MS / 2);
     assert_string_equal(cecl_message(), words);
-    /* An error of the rank's own takes precedence. */
+    /* If the rank has an error of its own, it gets that error instead of the mesh's reason. */
     const ceclResult_t own = cecl_fail(ceclSystemError, "no descriptor left (ulimit -n)");
     assert_int_equal(cecl_mesh_agree(ranks[0].mesh, own), ceclSystemError);
     assert_string_equal(cecl_message(), "no descriptor left (ulimit -n)");
@@ -194,7 +194,7 @@ TEST_BETWEEN(a_cause_that_is_passed_on_keeps_its_origin, open_all, close_ranks)
     assert_string_equal(cecl_message(), "rank 0 gave up: out of paper");
 }
 
-/* While ranks join, rank 0 passes on rank 7's reason without "rank 0 gave up"; later it counts as rank 0's. */
+/* While ranks join, rank 0 passes on rank 7's reason without "rank 0 gave up"; later the reason counts as rank 0's. */
 TEST_BETWEEN(who_began_elsewhere_is_passed_on_while_ranks_join, open_all, close_ranks)
 {
     static const char words[] = "joining: rank 7 gave up: out of paper";
@@ -228,7 +228,7 @@ TEST_BETWEEN(a_rank_that_never_connects_is_named, NULL, close_ranks)
     start_without_rank_2(room, 1500);
     for (int r = 0; r < 2; r++)
         pthread_join(ranks[r].thread, NULL);
-    /* Rank 0 or rank 1 gives up first. The other one may report only that this one left. */
+    /* Rank 0 or rank 1 gives up first. The other of the two may report only that the first one left. */
     const int first = ranks[0].result == ceclTimeout ? 0 : 1;
     assert_int_equal(ranks[first].result, ceclTimeout);
     assert_non_null(
@@ -237,7 +237,7 @@ TEST_BETWEEN(a_rank_that_never_connects_is_named, NULL, close_ranks)
                 strstr(ranks[1 - first].words, first == 0 ? "rank 0 left" : "rank 1 left"));
 }
 
-/* Rank 0 or rank 1 notices first that rank 2 left, and the other one may learn it from that rank. */
+/* Rank 0 or rank 1 notices that rank 2 left, and the other of the two may learn it from the one that noticed. */
 TEST_BETWEEN(a_rank_that_gives_up_before_it_connects_is_named_at_once, NULL, close_ranks)
 {
     static char room[RANKS * INVITATION];
@@ -284,7 +284,7 @@ static uid_t user_of_this_test(void)
     return 60000 + (uid_t)getpid() % 5000;
 }
 
-/* Whether a process of this test can become another user: not if few users are mapped, or setuid() is refused. */
+/* Whether a process of this test can become another user: not if few user ids are mapped, or setuid() fails. */
 static bool can_be(uid_t user)
 {
     int status = -1;
@@ -421,7 +421,7 @@ static pid_t call_as_strangers(const struct sockaddr_un *address, socklen_t leng
     return strangers;
 }
 
-/* Silent strangers connect where rank 1 waits for the memory and for descriptors. Rank 1 keeps few of them. */
+/* Silent strangers connect where rank 1 expects shared memory and descriptors. Rank 1 keeps few of them connected. */
 TEST_BETWEEN(strangers_at_the_mesh_disturb_nobody, NULL, close_ranks)
 {
     enum { STRANGERS = 3000 };

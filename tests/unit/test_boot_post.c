@@ -1,5 +1,5 @@
-/* Messages between ranks of the mesh at any time: many arrive whole and in order, wake the thread that watches, and end
- * with the peer. Ranks are threads. (tests/fuzz/fuzz_mesh.c: single messages, and those of strangers.) */
+/* Messages that ranks post outside of exchanges: many arrive whole and in order, one ends a wait for it, and a post to a
+ * rank that has ended fails. Ranks are threads. (tests/fuzz/fuzz_mesh.c: single messages; strangers.) */
 #include "../soft_limit.h"
 #include "../with_cmocka.h"
 
@@ -124,7 +124,7 @@ TEST_BETWEEN(a_post_to_a_peer_that_left_or_died_says_so, open_ranks, close_ranks
     die(2);
     assert_int_equal(post(0, 2, "x", NULL, 0), ceclRemoteError);
     assert_string_equal(cecl_message(), "rank 2 ended unexpectedly");
-    expect_nothing(2);             /* a cloned child may keep a dead rank's inboxes open */
+    expect_nothing(2);             /* the inbox is open, as if a child kept it open */
     expect_text(0, 1, "farewell"); /* posted before rank 1 left */
     expect_nothing(0);
 }
@@ -192,7 +192,7 @@ TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
         close(silent[i]);
 }
 
-/* The limit on open files leaves room for some of the descriptors only: at first for a moment, later for good. */
+/* Rank 1's limit on open files leaves no room for all of a message's descriptors: first for a moment, then for good. */
 TEST_BETWEEN(descriptors_wait_for_room_and_are_told_as_lost_after_a_second, open_ranks, close_ranks)
 {
     struct taken taken;
@@ -268,7 +268,7 @@ TEST_BETWEEN(the_wait_for_a_message_can_be_ended, open_ranks, close_ranks)
 {
     ends_the_wait(rouse_later);
     const int64_t roused = cecl_now_ms();
-    cecl_mesh_await(ranks[1].mesh, true, 50); /* a single wait */
+    cecl_mesh_await(ranks[1].mesh, true, 50); /* only one wait was ended */
     assert_true(cecl_now_ms() - roused >= 50);
 }
 

@@ -176,8 +176,8 @@ static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSu
         result, result, result \
     }
 
-/* The result and message of each rank, if one rank does something else than the others. If a rank never comes, the
- * others may, on a busy machine, come after the first time limit, so a longer one is tried. */
+/* Checks each rank's result and message if one rank does something else than the others. If a rank never comes, the limit
+ * is short; on a busy machine the others may come too late for it, so then a longer one is tried. */
 TEST(ranks_meet_or_hear_why_not)
 {
     static const struct {
@@ -205,7 +205,7 @@ TEST(ranks_meet_or_hear_why_not)
     }
 }
 
-/* A third party can neither change what a rank says, nor use its tag for another secret. */
+/* A third party can neither change what a rank says, nor use the rank's tag with another secret. */
 TEST(tags_cover_all_that_a_rank_says)
 {
     struct cecl_tcp_said said = {.kind = CECL_TCP_MAGIC};
@@ -588,7 +588,7 @@ static int join_by_hand(const ceclUniqueId *id, int nranks, int rank, int64_t pa
     return say(id, &said);
 }
 
-/* Whether ranks with any patience hear within the root's limit that rank 0 did not come. All jobs wait at once. */
+/* Whether ranks hear within the root's limit that rank 0 is missing, whatever their own limit. All jobs wait at once. */
 static bool all_are_served_within(const char *limit_ms)
 {
     enum { JOBS = 5 };
@@ -611,7 +611,7 @@ static bool all_are_served_within(const char *limit_ms)
     return served;
 }
 
-/* The limits include the largest and smallest that fit in the message. On a busy machine a rank may come too late. */
+/* The ranks' limits include the largest and smallest that fit in the message. A busy machine may need more than 3 s. */
 TEST(a_rank_of_any_patience_is_served)
 {
     assert_true(all_are_served_within("3000") || all_are_served_within("20000"));
@@ -733,7 +733,7 @@ TEST(the_reply_goes_to_the_roots_process_last)
     expect_others_hear((const int[]){1, 2}, ceclSuccess);
 }
 
-/* Two ranks join, on as many hosts, and hear the parts of both. */
+/* Two ranks join, on this number of hosts, and each hears the parts of both. */
 static void two_join(const ceclUniqueId *id, int hosts, int fds[2])
 {
     struct cecl_tcp_id inside;
@@ -787,7 +787,7 @@ static long cpu_ms(void)
            (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
 }
 
-/* Whether the root's thread does not spin. One of three looks suffices: CPU time may include a standstill. */
+/* Whether the root's thread sleeps. One quiet look of three suffices: CPU time may include a machine's standstill. */
 static bool rests(void)
 {
     bool it_does = false;

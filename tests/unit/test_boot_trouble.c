@@ -1,5 +1,5 @@
-/* The system refuses a socket's call, or carries it out in parts. The rank that was refused reports it, and no peer is
- * blamed. tests/exhaust tests other refusals. Ranks are threads of this test. */
+/* The system refuses a send() or recv(), or sends only a part of the bytes. The rank that was refused reports it, and no
+ * peer is blamed. tests/exhaust tests other refusals. Ranks are threads of this test. */
 #include "../with_cmocka.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 enum call { NONE, SEND, RECV };
 
-/* Which call is refused, and with which errno: to this thread, and to threads that the library started. */
+/* Which call is refused, and with which errno: to a thread of the test (`is_ours`), and to the library's threads. */
 static _Thread_local struct {
     enum call call;
     int error;
@@ -35,7 +35,7 @@ WRAPPED(ssize_t, recv, (int fd, void *data, size_t bytes, int flags))
 }
 
 #define CRUMB 50u               /* bytes; of the root's messages only replies are larger */
-static _Atomic unsigned crumbs; /* 0: the library's sends are whole; else counts split ones */
+static _Atomic unsigned crumbs; /* 0: the library's sends are whole; else 1 + split ones */
 WRAPPED(ssize_t, send, (int fd, const void *data, size_t bytes, int flags))
 {
     if (refuses(SEND))

@@ -1,5 +1,5 @@
-/* What exchanges about calls say, on the host device. Under CECL_CHECK=1 one line of a process reports that GPUs would
- * refuse a call's memory. If a rank refuses a call because its communicator has failed, peers learn of the failure. */
+/* What is said when ranks compare calls, on the host device. Under CECL_CHECK=1 a process says in one line that GPUs
+ * would refuse a call's memory. If a rank's communicator has failed, peers hear that, and of no refused call. */
 #define RANKS 2
 #include "../with_cmocka.h"
 

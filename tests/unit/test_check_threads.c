@@ -81,10 +81,10 @@ TEST_BETWEEN(a_refused_call_has_its_whole_message_here_and_a_short_one_at_peers,
              abort_all)
 {
     refuse_at_length(CECL_OP_ALL_GATHER);
-    refuse_at_length(CECL_OP_ALL_TO_ALLV); /* asks for places */
+    refuse_at_length(CECL_OP_ALL_TO_ALLV); /* ranks also exchange layouts */
 }
 
-/* A refusal alone would give rank 1 an error from a communicator that works until its watchdog looks. */
+/* If rank 1 heard only of the refusal, its communicator would work on until its watchdog noticed rank 0's failure. */
 TEST_BETWEEN(a_refusal_for_a_failed_communicator_fails_it_on_the_peers, open_checked, abort_all)
 {
     struct refusal refusals[RANKS];

@@ -1,6 +1,6 @@
-/* Ranks that end outside of calls: after the last call, in handlers of exits and signals, or while kernels of peers may
- * reach them; and what a failed call leaves when survivors go on. tests/fault has ends within calls. Ranks are
- * processes. */
+/* Ranks that end outside of calls: after the last call, in handlers of exits and signals, or while kernels of the program
+ * may use their memory. Also, survivors of a failed call shrink and use its buffer again. tests/fault has ends within
+ * calls. Ranks are processes. */
 #include "../forked.h"
 #include "../prompt.h"
 #include "../with_cmocka.h"
@@ -22,7 +22,7 @@ enum misdeed {
     ABORTS
 };
 
-/* The call in which the peers are. Its size is such that the host device and GPUs carry it out in the same way. */
+/* The call that ranks make. Sizes are chosen so that the host device and GPUs carry the call out in the same way. */
 enum call {
     GATHER,
     SMALL_GATHER, /* under CECL_SM_ALLOW */
@@ -243,7 +243,7 @@ static int live_until_a_signal(struct meeting *meeting, int rank, const struct r
     } while (0)
 #define OK(expr) HOLDS((expr) == ceclSuccess)
 
-/* This process's CPU time in seconds: other work of the machine changes it less than the clock. */
+/* This process's CPU time in seconds, which other work of the machine changes less than it changes elapsed time. */
 static double computed(void)
 {
     struct timespec at;
@@ -251,8 +251,8 @@ static double computed(void)
     return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
 }
 
-/* Enqueues copies before a call, so that the call ends long after rank 0's part of it. The copies take longer than a
- * shrink, but far less time than a shrink waits for them. */
+/* Enqueues copies before rank 1's call, so that this call ends long after rank 0's. The copies take longer than a shrink,
+ * but far less time than a shrink waits for calls on the parent. */
 static void wait_behind_copies(ceclComm_t comm, int rank, char *large, ceclStream_t stream)
 {
     double copy_s = 0;

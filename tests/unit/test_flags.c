@@ -62,7 +62,7 @@ static int close_flags(void **state)
     return tear_down(state);
 }
 
-/* Returns what is written into a cell for the value of `counter` k steps further. */
+/* Returns the value that a cell for `counter`, k steps ahead, gets. */
 static uint32_t filled(uint32_t counter, uint32_t k)
 {
     uint32_t words[3] = {7, 7, 7};
@@ -119,7 +119,7 @@ TEST_BETWEEN(a_call_without_phases_moves_done_and_no_flag, open_flags, close_fla
     assert_false(cecl_flags_idle(&flags));
     *flags.done = 1001;
     assert_true(cecl_flags_idle(&flags));
-    assert_int_equal(filled(MAIN, 1), 1001u << 16); /* as on peers that made no such call */
+    assert_int_equal(filled(MAIN, 1), 1001u << 16); /* peers need not have made the call */
     assert_int_equal(filled(SIDE, 1), 51u << 16);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1002);
 }
@@ -259,7 +259,7 @@ TEST_BETWEEN(no_call_begins_after_a_silence, open_flags, close_flags)
     assert_int_equal(flags.target[SIDE], side);
 }
 
-/* The number of pending side-lane phases follows from each call's own ratio of phases. */
+/* How many phases of the side lane are pending follows from each call's own phases: the second call here has none. */
 TEST_BETWEEN(all_side_flags_of_pending_calls_are_silenced, open_flags, close_flags)
 {
     const struct cecl_advance steep = {.phases = {2, 9}}, flat = {.phases = {5, 0}};
@@ -291,7 +291,7 @@ TEST_BETWEEN(flags_on_the_host_are_not_silenced, open_flags, close_flags)
     assert_int_equal(*filled_source(MAIN, 1), filled(MAIN, 1));
 }
 
-/* A wait blocks while its value is later than the flag, as half of all values are: one release cannot end all waits. */
+/* A wait blocks while its value is later than the flag. Half of all values always are: one release cannot end all. */
 TEST_BETWEEN(repeated_releases_let_every_pending_wait_go, open_flags, close_flags)
 {
     const struct cecl_advance many = {.phases = {2 * HALF - 1, 0}};

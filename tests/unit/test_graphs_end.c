@@ -1,6 +1,6 @@
 /* Graphs at the end of a communicator, on the host device. A rank that ends its communicator tells its peers first, and
- * then waits for its graphs. If a capture fails halfway, its graph has a part of a call, which a program may launch
- * nevertheless: the waits of that part end, and the communicator's memory lives as long as the graph. */
+ * then waits for its graphs. If a capture fails halfway, its graph holds a part of a call. A program may launch it
+ * nevertheless: then its waits end, and the communicator's memory lives as long as the graph. */
 #include "../prompt.h"
 #include "../with_cmocka.h"
 
@@ -85,7 +85,7 @@ static void *capture_a_part(void)
     return graph;
 }
 
-/* Ends rank 0's call. Otherwise it would seem to run for ever, and the communicator's end would wait for it. */
+/* Ends rank 0's call. Otherwise the call would seem to run for ever, and the communicator's end would wait for it. */
 static void end_call(void)
 {
     uint32_t *word = cecl_flags_word(&comms[0]->engine.flags, 0, 0, CECL_COUNTER_TURN);

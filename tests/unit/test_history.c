@@ -55,7 +55,7 @@ TEST_BETWEEN(calls_that_one_rank_has_not_come_to_do_not_differ, set_up, tear_dow
     all_make(1, 10);
     makes(1, 11, 10 + CECL_HISTORY_CALLS - 1, 0);
     agree();
-    makes(1, 10 + CECL_HISTORY_CALLS, 10 + 3 * CECL_HISTORY_CALLS, 0); /* no peer keeps these */
+    makes(1, 10 + CECL_HISTORY_CALLS, 10 + 3 * CECL_HISTORY_CALLS, 0); /* call 10 is overwritten */
     agree();
     makes(0, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);
     makes(2, 11, 10 + 3 * CECL_HISTORY_CALLS, 0);

@@ -54,7 +54,7 @@ static void await_word(const uint32_t *at, uint32_t value)
     assert_int_equal(word(at), value);
 }
 
-/* Enqueues a rank's all-gather; its arguments end with this function. */
+/* Enqueues a rank's all-gather, whose arguments exist only until this function returns. */
 static void gather(int rank, uint32_t epoch)
 {
     struct cecl_meeting meeting = {.does = CECL_MEET_SIGNAL_FIRST | CECL_MEET_DONE,

@@ -129,7 +129,7 @@ TEST_BETWEEN(enqueued_arrays_may_be_reused_at_once, set_up, tear_down)
     dev->ops->words_free(dev, words);
 }
 
-/* A batch has no order: a plan that relies on one must not pass by luck. */
+/* A batch has no order: a plan that relies on an order must not pass by luck. */
 TEST_BETWEEN(every_second_batch_runs_in_another_order, set_up, tear_down)
 {
     uint64_t first = 1, second = 2, to = 0, seen[4];

@@ -86,7 +86,7 @@ TEST_BETWEEN(held_streams_use_no_processor, set_up, tear_down)
         streams[i] = new_stream();
         memop(streams[i], CECL_MEMOP_WAIT, &gate, 1);
     }
-    for (int i = 0; i < 3; i++) { /* CPU time may include a standstill */
+    for (int i = 0; i < 3; i++) { /* the least counts: CPU time may include a standstill */
         struct timespec before, after;
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
         usleep(SLEEP_MS * 1000);

@@ -1,6 +1,6 @@
-/* A sender closes right after its last message. The wrapped recvmsg can answer as the kernel does if that happens
- * during the call: it returns 0, although the message can still be received. (Without the wrapper a thread meets this
- * once in 7,000 times.) Also how long the inbox waits if this process lacks descriptors. */
+/* The inbox takes a message whose sender closes right after it. The wrapped recvmsg can answer as the kernel does if that
+ * happens during the call: it returns 0, although the message can still be received. (Without the wrapper a thread meets
+ * this once in 7,000 times.) Also how long the inbox waits if this process lacks descriptors. */
 #include "../with_cmocka.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ TEST(a_last_message_is_taken_with_its_descriptor)
     cecl_inbox_close(&inbox);
 }
 
-/* The message is no rank's, so its descriptors are closed. */
+/* No rank sends an empty message, so the inbox closes its descriptors. */
 TEST(an_empty_message_leaves_no_descriptors)
 {
     struct cecl_letter letter;

@@ -46,7 +46,7 @@ static int close_line(void **state)
     return 0;
 }
 
-/* Another thread reads, and may then close the line and change `fd`. */
+/* Stands for a thread that reads, and so holds the lock. Who does not wait for it finds no descriptor (-1). */
 static void *read_for_a_while(void *ms)
 {
     pthread_mutex_lock(&line.lock);

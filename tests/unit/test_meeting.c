@@ -307,7 +307,7 @@ TEST_OF_MEMBERS(each_refused_call_fails_once_on_each_rank)
     all_succeed();
 }
 
-/* Rank 0 refuses a call with rank 3. Then rank 2 refuses more calls with rank 0 than are kept. */
+/* Rank 0 refuses a call with rank 3. Then rank 2 refuses more calls with rank 0 than CECL_MEETING_FAILURES. */
 TEST_OF_MEMBERS(many_refused_calls_of_others_are_not_told_instead_of_one)
 {
     cecl_rank_set_remove(&ranks[0].plan.members, 2);
@@ -321,7 +321,7 @@ TEST_OF_MEMBERS(many_refused_calls_of_others_are_not_told_instead_of_one)
     fails_with(0, ceclInvalidArgument, "rank 2: no");
 }
 
-/* Rank 0 refuses seven calls with rank 3, and rank 2 two with rank 0: one more than are kept. */
+/* Rank 0 refuses seven calls with rank 3, and rank 2 two with rank 0: one more than CECL_MEETING_FAILURES in all. */
 TEST_OF_MEMBERS(the_newest_refused_call_is_forgotten_if_the_new_one_covers_it)
 {
     cecl_rank_set_remove(&ranks[0].plan.members, 2);
@@ -392,7 +392,7 @@ TEST_OF_MEMBERS(a_rank_that_is_stopped_amid_a_change_keeps_no_other_from_meeting
     close(kept);
 }
 
-/* ---- lists that differ, in any order of ranks that call again at once */
+/* ---- ranks call with lists that differ, in any order, and each calls again at once */
 
 enum { ROUNDS = 1000, TRIES_MAX = 6 };
 
@@ -437,7 +437,7 @@ static void call_until_all_meet(struct rank *me, unsigned *x)
     while (cecl_meeting_join(&me->plan, me->all) != ceclSuccess && tries < TRIES_MAX)
         tries++;
     for (int r = 0; r < RANKS; r++)
-        if (tries == TRIES_MAX || me->all[r] != 10 + r) { /* this thread cannot fail the test */
+        if (tries == TRIES_MAX || me->all[r] != 10 + r) { /* cmocka fails no test from here */
             fprintf(stderr, "rank %d, %d tries: %s\n", me->meetings.rank, tries, cecl_message());
             abort();
         }

@@ -167,13 +167,13 @@ TEST_WITHIN(SOON, graphs_in_another_order_move_nothing_and_name_the_peer)
     ceclResult_t async[2] = {ceclSuccess, ceclSuccess};
     while (async[0] == ceclSuccess && async[1] == ceclSuccess) {
         touched = is;
-        is = IS_WRITTEN(got[0][0]) || IS_WRITTEN(got[1][0]); /* ignored if a rank fails next */
+        is = IS_WRITTEN(got[0][0]) || IS_WRITTEN(got[1][0]); /* the last look does not count */
         for (int r = 0; r < 2; r++)
             OK(ceclCommGetAsyncError(comms[r], &async[r]));
         pause_ms(1);
     }
     assert_false(touched);
-    const int first = async[0] == ceclTimeout ? 0 : 1; /* the other may repeat its error */
+    const int first = async[0] == ceclTimeout ? 0 : 1; /* the other may repeat this error */
     expect_error(first, ceclTimeout, first == 0 ? "waited for rank 1" : "waited for rank 0");
     for (int i = 0; i < 4; i++)
         OK(ceclGraphDestroy(graphs[i / 2][i % 2]));

@@ -201,7 +201,7 @@ TEST(gpus_that_drift_apart_lose_more_with_each_pass)
     }
 }
 
-/* A barrier: three flags 3, signal 3, wait 4. Each copy: batch 2 + copy 1 + its bytes. */
+/* us of a barrier: 3 for three flags, 3 until a flag is seen, 4 for the wait. Of a copy: 3, and those of its bytes. */
 TEST(gpus_that_do_not_drift_lose_nothing)
 {
     const struct model_rates rates = round_rates();
@@ -228,7 +228,7 @@ static double us_of(struct model_call *call, const struct model_rates *rates, in
     return out.us;
 }
 
-/* Rows for 4 GPUs (docs/measurements.md). Only the out-of-place all-to-alls of 4 and 16 MiB were used for a rate. */
+/* Rows for 4 GPUs (docs/measurements.md). Two, the out-of-place all-to-alls of 4 and 16 MiB, gave a rate (`jitter`). */
 TEST(rows_of_more_gpus_come_within_five_percent)
 {
     static const struct {

@@ -164,7 +164,7 @@ TEST_WITHIN(NEVER, a_failed_communicator_ends_with_waits_pending)
 
 static ceclComm_t ending;
 
-/* Runs after the check for pending calls. Ordinal 0 pretends a GPU, whose words cannot be read any more at that time. */
+/* Runs at exit, after the check for pending calls. Ordinal 0 pretends a GPU, whose words cannot be read so late. */
 static void signal_at_exit(void)
 {
     ending->dev->ordinal = 0;

@@ -118,8 +118,8 @@ static bool is_late(const struct cecl_flags *flags, int peer)
     return late;
 }
 
-/* The receiver posts first in 2^31 messages. The sender has then written no word for so long that it may use the
- * receiver's stream. When the sender posts first again, each wait must still be for a new signal. */
+/* The receiver comes first in 2^31 messages, so the sender has written no word for it all that time. When then the sender
+ * comes first, each rank must still wait: no word that old may end the wait for a new value. */
 TEST(a_word_that_a_peer_has_not_written_for_long_ends_no_wait)
 {
     const struct cecl_flags *flags[2] = {&comms[0]->engine.flags, &comms[1]->engine.flags};

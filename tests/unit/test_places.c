@@ -291,7 +291,7 @@ static struct cecl_places_patience while_pending(uint64_t pending_ns, cecl_place
 TEST_OF_VIEWS(a_late_peer_is_waited_for_longer_while_calls_are_pending)
 {
     open_behind_a_call(2, FOR_EVER);
-    for (int i = 0; i < 2; i++) { /* in round 1 the peer lacks the previous call, too */
+    for (int i = 0; i < 2; i++) { /* in round 1 the peer has not made the previous call either */
         struct cecl_places_patience patience = while_pending(PENDING_NS, go_on_always);
         assert_true(wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                     MOST_OF(PENDING_NS));
@@ -310,9 +310,9 @@ TEST_OF_VIEWS(a_late_peer_is_waited_for_as_long_as_a_late_call_costs)
     assert_true(wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE) >=
                 MOST_OF(PENDING_NS));
     assert_true(views[0].spent_ns >= PENDING_NS);
-    /* this wait does not count again if the GPU runs out of work */
+    /* 0: if the GPU now runs out of work, this wait is not counted again */
     assert_int_equal(views[0].latest_ns, 0);
-    /* A peer that lacks the previous call, too, is too far behind. */
+    /* A peer that has not made the previous call either is too far behind. */
     (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
 }
 
@@ -370,7 +370,7 @@ TEST_OF_VIEWS(no_wait_is_worth_its_time_when_the_bound_of_all_waits_is_spent)
     (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
 }
 
-/* Says *context times that calls are pending. */
+/* Says that calls are pending, *context times. */
 static bool count_down(void *context)
 {
     int *left = context;
@@ -485,7 +485,7 @@ TEST_OF_VIEWS(a_late_peer_is_waited_for_while_the_gpu_is_behind_its_calls)
 {
     open_behind_a_call(3, 0);
     struct cecl_places_patience patience = while_behind(FOR_EVER);
-    for (int i = 0; i < 2; i++) { /* in round 1 the peers lack the previous call, too */
+    for (int i = 0; i < 2; i++) { /* in round 1 the peers have not made the previous call either */
         struct gpu gpu = {.to_do = 300};
         (void)wait_with(&views[0], &patience, go_on_always, &gpu, CECL_PLACES_LATE);
         assert_int_equal(gpu.to_do, 0);
@@ -757,7 +757,7 @@ TEST(more_ranks_than_bits_always_meet_fully)
     assert_int_equal(full_late[0], 25);
 }
 
-/* The other ranks go on alone until the ring is full, or wait for the missing rank. */
+/* Up to 64 ranks go on without the missing one until the ring is full; more ranks wait for it at once. */
 static void waits_for_a_rank_that_stopped_coming_end(int nranks, int most_alone)
 {
     struct crowd crowd = {.nranks = nranks, .ngroups = 50, .nentries = 4, .seed = 3};

@@ -115,7 +115,7 @@ TEST(a_full_ring_has_room_when_the_peer_has_come)
     assert_true(cecl_posts_put(&ranks[1], CECL_RECEIVER, 0, &mine, &number, &theirs));
     assert_true(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 1));
     assert_false(cecl_posts_room(&ranks[0], CECL_SENDER, 1, 2));
-    /* Messages 2 to 8: rank 0 has finished 4, and the ring has 4 slots. */
+    /* Rank 0 has finished 4 messages, and the ring has 4 slots, so rank 1 may post messages 2 to 8. */
     assert_true(cecl_posts_room(&ranks[1], CECL_RECEIVER, 0, 7));
     close_all();
 }

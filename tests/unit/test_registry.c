@@ -562,7 +562,7 @@ TEST_BETWEEN(dropped_memory_is_bounded, set_up, tear_down)
 /* Closing blocks other threads until the GPU's work ends: for ever, if a kernel waits for one of these threads. */
 TEST_BETWEEN(dropped_memory_stops_no_program_whose_gpu_is_never_idle, set_up, tear_down)
 {
-    enum { ROUNDS = 300, WAITS = 2 }; /* after 256 and 516 MiB of 900 */
+    enum { ROUNDS = 300, WAITS = 2 }; /* once 256 and 516 of the 900 MiB are dropped */
     const uint64_t kept = tell_of(OTHER, 0, 1);
     fake.apart = fake.handles = true;
     fake.busy = true;
@@ -640,7 +640,7 @@ static ceclResult_t replace_and_reach(uint64_t piece)
     return reach(young, 0, 1);
 }
 
-/* Both communicators have opened a piece. Then the owner replaces its memory, and a call of the user needs piece 3. */
+/* Both communicators have opened piece `opened`. Then the owner replaces its memory, and the user needs piece 3. */
 enum soon { NOTHING, GPU_ENDS, CALLS_END };
 
 static void *end_soon(void *what)
@@ -742,7 +742,7 @@ TEST_BETWEEN(memory_that_no_longer_prevents_opening_needs_no_wait, set_up_second
     assert_int_equal(reach(young, 0, 1), ceclSuccess);
 }
 
-/* This call's plan uses none of the replaced memory, for example because peers pull from it. */
+/* This call's plan uses none of the replaced memory, for example because peers pull from that memory. */
 TEST_BETWEEN(a_call_that_needs_no_replaced_memory_waits_for_no_work, set_up_second,
              tear_down_second)
 {
@@ -896,7 +896,7 @@ TEST_BETWEEN(a_buffer_of_both_kinds_is_private, set_up, tear_down)
     assert_int_equal(owner.nown, 1);
 }
 
-/* If private memory is where a freed range was, nothing follows for other memory there. */
+/* Private memory in a range that was freed makes no other memory there private. */
 TEST_BETWEEN(private_memory_over_freed_memory_is_a_window_of_its_own, set_up, tear_down)
 {
     tell_of(HOME, 0, 2);

@@ -328,7 +328,7 @@ TEST_BETWEEN(a_call_that_fails_in_the_middle_may_be_destroyed, NULL, calm)
     assert_int_equal(ceclCommDestroy(comms[0]), ceclUnhandledCudaError);
 }
 
-/* When the call's stream ends, no lane uses the buffers any more, though the side lane's own stream may end later. */
+/* When work on the call's stream has ended, no lane uses the buffers, though the side lane's stream may end later. */
 TEST_BETWEEN(a_call_that_fails_in_the_middle_leaves_no_side_lane_behind, NULL, calm)
 {
     const size_t block = 10 * (size_t)4096;
@@ -367,8 +367,8 @@ static ceclResult_t gather_on(ceclStream_t stream)
     return result;
 }
 
-/* The call's first command waits for the previous call, on another stream. If a call looked pending afterwards, the
- * watchdog would blame a peer, and no memory would be freed. */
+/* The device refuses the call's first command, a wait for the previous call on another stream. If the call then looked
+ * pending, the watchdog would blame a peer, and no memory would be freed. */
 TEST_BETWEEN(a_call_that_fails_before_it_begins_leaves_nothing_pending, NULL, calm)
 {
     ceclStream_t other;
@@ -434,7 +434,7 @@ TEST_BETWEEN(flags_are_on_the_host_where_hardware_queues_are_few, NULL, calm)
     }
 }
 
-/* Copies between the GPUs are lost. No call would ever count as begun, so a call's time limit would never pass. */
+/* Copies between the GPUs are lost. Init must notice: no call would ever count as begun, nor its time limit pass. */
 TEST_BETWEEN(flags_that_do_not_arrive_fail_the_init, NULL, calm)
 {
     lose_batches = true;

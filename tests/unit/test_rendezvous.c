@@ -80,7 +80,7 @@ static size_t more_than_is_left(size_t bytes)
     return (size_t)(stats.mappedBytes - stats.usedBytes) + bytes;
 }
 
-/* All ranks allocate; one of them is refused what its struct says. */
+/* All ranks allocate; each is refused what its entry of `ranks` says. */
 static void allocate_on_all(size_t bytes)
 {
     for (int r = 0; r < RANKS; r++) {

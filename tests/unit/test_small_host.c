@@ -279,7 +279,7 @@ TEST_BETWEEN(all_lines_are_renewed_by_and_by, NULL, close_ranks)
 TEST_BETWEEN(a_renewed_line_is_half_a_cycle_away, NULL, close_ranks)
 {
     open_ranks(2);
-    set_epoch(12); /* renews row 6 of that half, which a call with one vector does not use */
+    set_epoch(12); /* the call renews row 6 of its half, which a block of one vector does not use */
     add_call(16);
     run_calls();
     for (int r = 0; r < n; r++)
@@ -317,7 +317,7 @@ TEST_BETWEEN(a_line_is_12_bytes_of_a_shares_vectors_and_the_epoch, NULL, close_r
             }
 }
 
-/* ---- waits that end. In all tests but one rank 0 never comes. */
+/* ---- waits that end. Rank 0 never comes, except in one test. */
 
 static uint64_t timeout_ns;
 

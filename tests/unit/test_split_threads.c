@@ -23,7 +23,7 @@ struct member {
             return; \
     } while (0)
 
-/* Collectives on `child` are right. Its members are the parent's ranks first, first + step, ... */
+/* Checks that collectives on `child` are right. Its members are the parent's ranks first, first + step, ... */
 static void use(struct member *me, ceclComm_t child, int first, int step)
 {
     int n = 0, members[RANKS];

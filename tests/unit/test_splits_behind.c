@@ -1,5 +1,5 @@
-/* Calls by splits on the device. After a reduce-scatter, which ends on a rank while peers still reduce out of its
- * staging, neither call disturbs the other. If rows do not fit, the rank fails only after its call has ended. */
+/* Calls by splits on the device. A reduce-scatter ends on a rank while peers still reduce out of its staging: a call by
+ * splits that follows does not disturb them. If rows do not fit, the rank fails only after its call has ended. */
 #include "../with_cmocka.h"
 
 #include "comm/comm.h"

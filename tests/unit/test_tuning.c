@@ -51,7 +51,7 @@ TEST(every_row_has_words)
         assert_true(strlen(cecl_tuning_rows[i].evidence) > 10);
 }
 
-/* The first row that fits holds, so whoever reads the table must see all rows of a threshold together. */
+/* The first row that fits is used, so readers of the table must see all rows of a threshold together. */
 TEST(rows_of_a_threshold_stand_together_in_order)
 {
     for (size_t i = 1; i < cecl_tuning_nrows; i++)
