@@ -363,8 +363,8 @@ static void require_refusal(ceclResult_t result)
     REQUIRE(*ceclGetLastError(NULL), "a refusal without a message");
 }
 
-/* Makes a valid call of the group. After a call with an invalid stream it may be refused: only ceclGroupEnd would
- * refuse that stream, and this call names another one. */
+/* Makes a valid call of the group. After a call with an invalid stream it may be refused because it names another stream:
+ * only ceclGroupEnd would refuse the invalid one. */
 static void call_beside_bad(int i, int r, bool follows)
 {
     const ceclResult_t result = call(i, r, stream_of(r), false);

@@ -30,7 +30,7 @@ static struct client {
     int rank, nranks;
     uint64_t proof;                    /* the proof that the root must send to this client */
     uint8_t part[CECL_OOB_PART_BYTES]; /* the part that the client sends, if `right` */
-    uint8_t sent[SENT_MOST];           /* all that it sends after the part; all, if not `right` */
+    uint8_t sent[SENT_MOST];           /* sent after the part; if not `right`: all it sends */
     size_t nsent;
     uint8_t *received; /* [RECEIVED_MOST] */
     size_t nreceived;
@@ -103,7 +103,7 @@ static void join(struct client *c, int rank, int nranks)
     c->nsent = 0;
 }
 
-/* Joins, correctly or not: a wrong tag has one wrong bit. */
+/* Joins with any numbers; sometimes one bit of the signed message is wrong. */
 static void answer(struct client *c)
 {
     const unsigned flags = take_byte(&in);

@@ -1,7 +1,7 @@
 /* Programs with trials of steps (CECL_NCCL=auto, CECL_NCCL_TRIALS=1), on the host device, with a stand-in for NCCL that
- * is as slow as the input says. A program repeats a step, which is a batch of calls, many times, so trials begin, take
- * turns and decide; the next batch cancels them. Or two batches come in an order without a period, and the table
- * decides. Results are the same, whichever library carries a call out. */
+ * is as slow as the input says. A program repeats a step, which is a batch of calls, many times. So a trial begins, tries
+ * its ways in turn and decides, until the next batch cancels it. Or two batches come in an order without a period, and
+ * the sizes in gains.c decide. Results are the same, whichever library carries a call out. */
 #include <dlfcn.h>
 
 #include "nccl_ranks.h"
@@ -58,7 +58,7 @@ static void run_mixed(void)
     }
 }
 
-/* If batches change, memory is compared after each step. If a step repeats, only later, so ranks may run ahead. */
+/* Memory is compared after every `batch.in_a_row` steps, so within these a rank may run ahead of others. */
 static void run_program(void)
 {
     static const int steps_of[] = {2, 100, 160, 30};

@@ -84,8 +84,8 @@ void make_comms(unsigned how)
     }
 }
 
-/* The thread that makes an aborted communicator ends a little after the abort. As long as it runs, the leak check after
- * each input may take memory that only its stack refers to for leaked. */
+/* The thread that makes an aborted communicator ends a little after the abort. While it runs, the leak check after each
+ * input may report memory to which only this thread's stack refers. */
 static void await_makers(void)
 {
     char names[4096];
@@ -139,8 +139,8 @@ int call(int i, int rank)
     }
 }
 
-/* Whether a batch must not have this call. NCCL may have to carry calls out, and only reductions of integers have the
- * same bits in both libraries. The stand-in lacks most other types, and carries out empty reductions. */
+/* Whether a batch must not have this call: an empty reduction, which the stand-in would carry out; or, if NCCL may carry
+ * the call out (`can_pass`), a type that the stand-in lacks, or whose sums have other bits there. */
 static bool is_left_out(const struct random_call *c, bool can_pass)
 {
     return random_reduces(c) && (c->count == 0 || (can_pass && c->type >= ceclFloat16));

@@ -17,7 +17,7 @@ fail() {
     exit 1
 }
 
-# configure FOLDER CMAKE_OPTION...: configures this folder's project with the installed cecl.
+# configure FOLDER CMAKE_OPTION...: configures this script's project in FOLDER, with the installed cecl.
 configure() {
     folder=$scratch/$1
     shift
@@ -25,7 +25,7 @@ configure() {
         >"$folder.log" 2>&1
 }
 
-# outside FOLDER CMAKE_OPTION...: configures and builds it.
+# outside FOLDER CMAKE_OPTION...: configures the project in FOLDER, and builds it.
 outside() {
     if ! configure "$@" || ! cmake --build "$folder" >>"$folder.log" 2>&1; then
         cat "$folder.log"

@@ -71,7 +71,7 @@ TEST_BETWEEN(layers_that_repeat_within_a_step_are_not_the_period, start, NULL)
     assert_int_equal(period.length, sizeof(step) - 1);
 }
 
-/* Micro-steps are found first. The last micro-step of a step differs, which shows the whole step in the end. */
+/* Micro-steps are found first. The last one of each step differs, so in the end the whole step is found. */
 TEST_BETWEEN(a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one, start, NULL)
 {
     char step[7 * 25 + 38 + 1] = "";
@@ -89,7 +89,7 @@ TEST_BETWEEN(an_odd_step_costs_no_more_than_itself, start, NULL)
     repeat("abcdefg", 30, &whole);
     assert_int_equal(period.length, 7);
     repeat("abcxxdefg", 1, &whole);
-    assert_int_equal(whole, 1); /* the step before it */
+    assert_int_equal(whole, 1); /* the step before this one */
     repeat("abcdefg", 10, &whole);
     assert_true(whole >= 8);
     assert_int_equal(period.length, 7);

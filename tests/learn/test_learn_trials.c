@@ -19,7 +19,7 @@ static struct program any_program(uint64_t seed)
     struct program program = {.seed = seed, .ncomms = 1, .step_ns = 1e6, .steps = 400};
     program.nranks = 2 + (int)below(&program.seed, 3);
     program.length[0] = 1 + (uint32_t)below(&program.seed, 200);
-    if (program.length[0] < 22) /* so many calls must come before a period counts as found */
+    if (program.length[0] < 22) /* a period counts as found only after 64 calls */
         program.steps += 64 / program.length[0];
     program.noise = uniform(&program.seed, 0.002, 0.05);
     program.drift = uniform(&program.seed, -0.1, 0.1);
@@ -70,8 +70,8 @@ static void run_one(struct tally *tally, const struct program *program, uint32_t
     }
 }
 
-/* Goals of the design: a slower arm is kept once in 1,000 times; a gain of more than four standard errors is kept 99
- * times in 100; ranks never differ. */
+/* Goals of the design: a slower arm is kept at most once in 1,000 times; a gain of more than four standard errors is kept
+ * at least 99 times in 100; ranks never differ. */
 static void expect_goals(struct program (*any)(uint64_t), bool are_timely)
 {
     const uint64_t seed = number("CECL_TEST_SEED", 1);

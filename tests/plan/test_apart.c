@@ -1,4 +1,4 @@
-/* Calls of a group may share no byte that one writes. Answers for random groups are compared with a byte table. */
+/* Calls of a group may share no byte that one of them writes. A byte table says which random groups must be refused. */
 #include "plans.h"
 
 #define RANKS 2

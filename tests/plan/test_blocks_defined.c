@@ -1,5 +1,5 @@
-/* Compares cecl_call_block, which defines each collective block by block, from every rank's view, with the plain loops
- * of world/model.c, with which all random calls must agree. No byte of recvbuff may have two sources. */
+/* Compares cecl_call_block, which defines each collective block by block, with the plain loops of world/model.c, for the
+ * view of every rank. Those loops also check all random calls. No byte of recvbuff may have two sources. */
 #include "plans.h"
 
 #include "../world/model.h"
@@ -85,7 +85,7 @@ static struct cecl_block modelled(const struct cecl_call *call, const struct ran
                                out + c->wanted_at[from][to] * c->size};
 }
 
-/* The sender, or every rank, knows where a block comes from; other ranks know only where it goes. */
+/* In calls whose ranks have layouts of their own, only the sender knows where a block comes from. */
 static void compare(const struct cecl_call *call, int from, int to,
                     const struct cecl_block *expected)
 {

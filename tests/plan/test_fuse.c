@@ -207,7 +207,7 @@ TEST(all_ranks_or_none_have_a_plan_of_one_kernel)
         }
 }
 
-/* Only on devices whose kernels meet by themselves. */
+/* This holds only on devices whose kernels meet by themselves (`meets`). */
 TEST(a_plan_of_one_kernel_is_captured_as_it_is)
 {
     for (int meets = 0; meets < 2; meets++) {
@@ -258,8 +258,8 @@ TEST(a_kernel_that_reduces_staging_at_once_meets_peers_before)
     }
 }
 
-/* With chunks, the kernel's lane first waits for the main lane, which is no barrier, so the kernel does not take it
- * over. The kernel signals at its end while a later chunk needs the slot. */
+/* With chunks, the kernel's lane first waits for the main lane. That wait is no barrier, so the kernel does not take it
+ * over. As long as a later chunk needs the slot, the kernel signals at its end. */
 TEST(kernels_of_chunks_signal_that_their_slot_is_free)
 {
     for (int n = 2; n <= RANKS_MAX; n++)
@@ -427,7 +427,7 @@ TEST(several_reductions_in_a_step_are_left)
     free_plans(all, 4);
 }
 
-/* What the kernels of three reductions that share barriers take over. */
+/* Checks what the kernels of three reductions that share barriers take over. */
 static void kernels_of_a_bundle_take_over(struct cecl_way way, enum cecl_op_index op,
                                           const uint32_t does[3])
 {

@@ -30,7 +30,7 @@ static struct cecl_plan barriers_between(int rank, int first, int count, int las
     return plan;
 }
 
-/* The same without the steps of another kind, which are no valid reductions. */
+/* As barriers_between, without the steps of another kind, which are no valid reductions. */
 static struct cecl_plan barriers(int rank, int count)
 {
     struct cecl_plan plan = barriers_between(rank, 0, count, 0);
@@ -48,7 +48,7 @@ TEST(a_call_that_does_not_begin_and_end_with_a_phase_tells_its_host)
         const int first = kind & 1, last = kind >> 1 & 1, count = kind >> 2;
         struct cecl_plan plan = barriers_between(0, first, count, last);
         const struct cecl_step *begin = &plan.steps[0], *end = begin + plan.nsteps - 1;
-        const bool shown = count > 0 && first == 0; /* last steps come before the last phase */
+        const bool shown = count > 0 && first == 0; /* the last phase comes after all steps */
         if (!shown) {
             assert_int_equal(begin->counter, CECL_COUNTER_REPLAY);
             assert_int_equal(begin->phase, CECL_REPLAY_BEGUN);

@@ -142,7 +142,7 @@ TEST(reductions_take_no_staging_from_other_calls)
     }
 }
 
-/* The plans of 3 ranks for a group of two such calls. They are right; a test then plants a fault. */
+/* The plans of 3 ranks for a group of two calls like `part`. They are right; a test then plants a fault. */
 static struct cecl_plan *lower_two(struct cecl_part part)
 {
     struct cecl_plan *plans = calloc(3, sizeof(*plans));

@@ -1,5 +1,5 @@
 /* Captured groups of messages: random programs with groups of any shape, which meet while they are captured. However
- * often all ranks launch them, every byte arrives, nothing races, and every signal has one wait, which finds its word.
+ * often all ranks launch them, every byte arrives, nothing races, and every signal finds its word reset and has one wait.
  * The verifier finds planted faults. */
 #include "plans.h"
 
@@ -67,8 +67,8 @@ static bool has_words(int rank, const struct group *group, uint32_t id)
     return same < WORDS;
 }
 
-/* The first group has a single message, so each rank has two groups: the verifier cannot order what a rank's user does
- * between two launches of the same group. */
+/* The first group has a single message, so each rank has two groups or more: the verifier cannot order what a rank's user
+ * does between two launches of the same group. */
 static void tell(int rank)
 {
     struct group *group = &groups[rank][ngroups[rank]];

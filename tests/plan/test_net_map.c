@@ -1,4 +1,4 @@
-/* Which calls of NCCL carry a call over several hosts: functions in place of NCCL's note what they are given.
+/* Which functions of NCCL carry out a call of ranks on several hosts: functions in place of NCCL's note their arguments.
  * tests/multi/test_carried_calls.c shows that every byte arrives. */
 #include "../with_cmocka.h"
 

@@ -141,7 +141,7 @@ static struct drawn broadcast(int root, bool in_place, uint64_t bytes, uint64_t 
     struct drawn d = {.part = part_of(CECL_OP_BROADCAST, in_place, CECL_PUSH, bytes),
                       .in_place_at = -2};
     d.part.call.root = root;
-    d.part.way.move.spread = spread; /* 0: whole */
+    d.part.way.move.spread = spread; /* 0: in whole blocks */
     return d;
 }
 

@@ -141,7 +141,7 @@ static struct cecl_part with_input(enum cecl_op_index op, int n, uint64_t elemen
     return part;
 }
 
-/* The caller's request changes nothing. A buffer whose place some rank does not know is not read at peers either. */
+/* The caller's direction changes nothing. Nor is a buffer read at peers if some rank does not know its place (`late`). */
 TEST(an_input_that_peers_cannot_reach_is_never_read_there)
 {
     for (int op = CECL_OP_REDUCE_SCATTER; op <= CECL_OP_REDUCE; op++)

@@ -177,7 +177,7 @@ TEST(reduce_scatters_go_by_staging_from_192_mib_on)
     assert_int_equal(at.way.reduce.halved, 8 * MIB);
 }
 
-/* The limit is staging for two chunks of each of three peers. */
+/* Staging is used from two chunks for each of three peers on, of the least size at which chunks are worth it. */
 TEST(staging_is_worth_it_where_chunks_are_large)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Faults that no random change makes are found, and the message says where they are. Also: a change that is no fault. */
+/* The verifier finds faults that test_verifier_mutations.c never makes, and says where. It accepts a harmless change. */
 #include "plans.h"
 
 #include "plan/splits.h"
@@ -65,7 +65,7 @@ TEST(a_race_names_both_uses_and_their_steps)
 {
     struct cecl_plan *plans = two_gathers(), *plan = &plans[RANKS + 1]; /* rank 1's second call */
     struct cecl_step *last = &plan->steps[find_step(plan, CECL_STEP_COPY, CECL_LANE_MAIN, 0) - 1];
-    last->phase = plan->steps[0].phase; /* the form stays right, but rank 0 is awaited twice */
+    last->phase = plan->steps[0].phase; /* the form stays right, but rank 0 is not awaited */
     assert_int_equal(last->peer, 0);
     last->peer = 2;
     expect_fault_in_two(

@@ -164,7 +164,7 @@ def messages(at):
         dist.recv(received, 0)
         equal(received, at.numbers(0, 9), "from rank 0")
     works = [dist.isend(at.numbers(at.rank, 9), after), dist.irecv(received, before)]
-    dist.barrier()  # starts the works
+    dist.barrier()  # starts the messages
     for work in works:
         work.wait()
     equal(received, at.numbers(before, 9), "a ring of messages without a group")
@@ -312,7 +312,7 @@ def rows_by_splits_on_the_device(at):
 
 
 def rows_go_to_experts_and_come_back(at):
-    """What PyTorch's all_to_all_vdev_2d and its way back do. The scales of row r are r, and the expert adds 1 to its rows."""
+    """What PyTorch's all_to_all_vdev_2d does, and its way back. The scales of row r are r; the expert adds 1 to its rows."""
     local, align, width, blocks = 2, 4, 6, 2 * at.size
     room, inbox_room = 5 * blocks, 5 * blocks + 2 * 4
     parts = rows_of(at, at.rank, blocks, width)

@@ -53,7 +53,7 @@ def gradients_of(at, whole, rank, steps=(0,)):
 
 
 def mean(parts):
-    """Adds as cecl.h says: in rank order, elements times a power of two."""
+    """Adds as cecl.h says: in rank order, each element times the same power of two."""
     scale = 1.0
     while scale * len(parts) > 1:
         scale /= 2
@@ -180,7 +180,7 @@ def wrong_uses_are_named(at):
     assert (first.dtype, second.dtype) == (torch.bfloat16, torch.float32)
     refused("SUM or AVG expected", lambda: scatter(second, first, group, dist.ReduceOp.MAX))
     scatter.begin(torch.bfloat16)
-    output = scatter.allocate((4,), dtype=torch.float32, device=at.device)  # in another order
+    output = scatter.allocate((4,), dtype=torch.float32, device=at.device)  # the output before the source
     source = scatter.allocate((4 * at.size,), dtype=torch.float32, device=at.device)
     refused("elements of torch.bfloat16 as output", lambda: scatter(output, source, group, dist.ReduceOp.SUM))
     _, model = made(at, mesh_of(at, at.size))

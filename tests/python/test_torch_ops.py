@@ -179,7 +179,7 @@ def operators_equal_plain_loops(at):
 
 
 def operators_equal_gloo(at):
-    """torch's own operators with the same arguments, in a group of gloo."""
+    """Compares with torch's own operators, called with the same arguments in a group of gloo."""
     theirs, group, own = dist.new_group(backend="gloo").group_name, ops.name(), torch.ops._c10d_functional
     rng = random.Random(SEED)
     for _ in range(8):
@@ -247,7 +247,7 @@ def operators_pass_opcheck(at):
 
 
 def rows_for_experts_by_operators(at):
-    """PyTorch's all_to_all_vdev, and all_to_all_vdev_2d and its way back."""
+    """By operators: what PyTorch's all_to_all_vdev does, and all_to_all_vdev_2d and its way back."""
     group, width, local = ops.name(), 3, 2
     room = 5 * local * at.size
     out, back = (moe.empty((room + 8, width), torch.float32, at.device) for _ in range(2))
@@ -327,7 +327,7 @@ class Seen(TorchDispatchMode):
 
 
 def attention_equals_that_of_one_rank(at):
-    """Also for numbers of heads and lengths of sequences that ranks do not divide. The tensors are parts of a fused projection."""
+    """Also if the number of ranks divides neither the number of heads nor the length. The tensors are parts of a fused projection."""
     for sequence, heads in ((3 * at.size, 2 * at.size), (2 * at.size + 1, at.size + 1), (at.size, 2 * at.size + 1)):
         whole = (world(at, (2, sequence, 3, heads, 4), torch.float64) / 8).requires_grad_()
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test_fresh_gpu.sh SCRATCH_DIR: runs scripts/fresh_gpu.sh with sources, a GPU driver, CMake, MPI and Python that only
 # print, and compares its table with what it should say.
-# shellcheck disable=SC2016 # the programs' variables
+# shellcheck disable=SC2016 # the programs expand these variables
 set -uo pipefail
 root=$(cd -- "$(dirname -- "$0")/../.." && pwd)
 scratch=$1

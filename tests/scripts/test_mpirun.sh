@@ -4,11 +4,11 @@ set -uo pipefail
 scripts=$(cd -- "$(dirname -- "$0")/../../scripts" && pwd)
 home=$(mktemp -d /tmp/cecl_XXXXXX) # not in TMPDIR, which the other user may not enter
 trap 'rm -rf "$home"' EXIT
-# The other user may not enter the folders above this one, for example root's home.
+# The other user may not enter the folders above this script, for example root's home.
 cp "$scripts/common.sh" "$home"
 failed=0
 
-# starts WHO COMMAND...: runs the shell that starts the ranks by COMMAND.
+# starts WHO COMMAND...: COMMAND runs the shell that starts the ranks as the user WHO.
 starts() {
     local who=$1 said
     shift

@@ -7,8 +7,8 @@ verdict=$root/scripts/verdict.sh
 scratch=$1
 failed=0
 
-# run NAME=EXIT_CODE[:WORDS] ...: runs ctest on such tests; leaves the verdict's output in $said, and its exit status in
-# $status. 77 means skipped.
+# run NAME=EXIT_CODE[:WORDS] ...: runs ctest on tests that print WORDS and end with EXIT_CODE (77: skipped). Leaves the
+# verdict's output in $said, and its exit status in $status.
 run() {
     rm -rf "$scratch"
     mkdir -p "$scratch"

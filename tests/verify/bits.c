@@ -4,7 +4,7 @@
  *
  * Each time a bit is set in a word, each peer waits once for this bit. The n-th wait must end with the n-th setting in
  * every possible run. That needs two orders: the bit is cleared after all peers' waits for it, and a peer's next wait
- * for the bit comes after the clearing. With both, what a wait guarantees does not depend on the order of the walk. */
+ * for the bit comes after the clearing. With both, what a wait guarantees does not depend on the order of run.c's walk. */
 #include "flags/turns.h"
 #include "verify/internal.h"
 
@@ -16,7 +16,7 @@ static struct verify_taken *taken_by(const struct verifier *v, int writer, int r
     return &v->taken[(writer * v->nranks + reader) * VERIFY_BITS + bit];
 }
 
-/* Sets the words as after the last phase of all earlier calls. */
+/* Sets the words as the last phase of an earlier call leaves them. */
 void verify_bits_begin(struct verifier *v)
 {
     for (int r = 0; r < v->nranks; r++)
@@ -81,7 +81,7 @@ ceclResult_t verify_wait_bit(struct verifier *v, int rank, const struct cecl_ste
         b++;
     struct verify_taken *taken = taken_by(v, step->peer, rank, b);
     *stuck = numbers ? bits->number != step->phase : (bits->word & step->phase) == 0;
-    /* the upper halves tell the watchdog which rank is late (flags/turns.h); a number comes one step after them */
+    /* the upper halves tell the watchdog which rank is late (flags/turns.h); a wait for a number may find them equal */
     if (*stuck && (int16_t)((v->bits[rank].word >> 16) - (bits->word >> 16)) < !numbers)
         return VERIFY_FAULT(
             "launch %d, rank %d, step %u: waits for rank %u, which does not look late",

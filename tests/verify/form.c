@@ -88,7 +88,7 @@ static ceclResult_t check_target(const struct verifier *v, const struct cecl_pla
     return ceclSuccess;
 }
 
-/* In a late call, a rank knows only its own buffers and those of ranks that came before it. */
+/* In a late call, a rank knows only its own buffers and those of ranks that published before it. */
 static ceclResult_t check_known(const struct cecl_plan *plan, const struct cecl_place *place)
 {
     const struct cecl_part *part = &plan->part;

@@ -29,9 +29,9 @@ struct verify_accesses {
 /* How far a rank has come in its plans. */
 struct verify_rank {
     int launch; /* the rank's current launch; nlaunches: it has finished the last launch */
-    bool begun; /* the user's turn before `launch` has ended */
+    bool begun; /* `launch` has begun: the user's turn that precedes it is over */
     bool done;
-    uint32_t *turns; /* [launches + 1] events of the user's turns before each launch */
+    uint32_t *turns; /* [launches + 1] the event of the user's turn before each launch */
 };
 
 /* How far an actor, which is one lane of a rank, has come. Event 0 means none. */
@@ -201,7 +201,7 @@ verify_part_at(const struct verifier *v, const struct cecl_plan *plan, uint32_t 
 /* The end of a call's input, and the end of its recvbuff. */
 uint64_t verify_send_bytes(const struct cecl_call *call);
 uint64_t verify_recv_bytes(const struct cecl_call *call);
-/* How many bytes a reduction writes. If results are twice as large, their byte i counts as made of bytes i / 2. */
+/* How many bytes a reduction writes. If its results are twice as large as inputs, byte i is made of input bytes i / 2. */
 static inline uint64_t verify_result_bytes(const struct cecl_plan *plan,
                                            const struct cecl_reduce *reduce)
 {
@@ -269,7 +269,7 @@ static inline bool verify_is_bits(uint32_t counter)
     return counter == CECL_COUNTER_TURN || counter == CECL_COUNTER_CALL;
 }
 
-/* bits.c: carries out signals and waits if words are sets of bits. *stuck: the bit is not set yet. */
+/* bits.c: carries out signals and waits of words that are sets of bits. *stuck: the bit is not set yet. */
 void verify_bits_begin(struct verifier *v);
 ceclResult_t verify_signal_bits(struct verifier *v, int rank, const struct cecl_step *step,
                                 uint32_t at);
@@ -294,7 +294,7 @@ ceclResult_t verify_writes_of(const struct verifier *v, int call, uint32_t part,
  * output without valid tags. */
 ceclResult_t verify_output(const struct verifier *v, int call, int rank);
 void verify_renew(const struct verifier *v, int call, int rank);
-/* race.c: a rank may end a call that has a barrier only after all ranks' turns before that call. */
+/* race.c: a rank may end a call that has a barrier only after the turns of all ranks' users before that call. */
 ceclResult_t verify_barrier(const struct verifier *v, int call, int rank);
 /* race.c: any two accesses to the same byte must have an order if one of them is a write. */
 ceclResult_t verify_races(const struct verifier *v);

@@ -79,7 +79,7 @@ struct cecl_copy verify_message_copy(const struct verifier *v,
     return moved;
 }
 
-/* The tag of a byte of a message. No byte of a call has such a tag in message memory. */
+/* The tag of a byte of a message. A call's byte may have an equal tag, but never comes to message memory. */
 static uint32_t tag_of(uint32_t message, uint32_t byte)
 {
     return verify_combine(message + 1, byte + 1);

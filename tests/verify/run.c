@@ -186,7 +186,7 @@ static struct verify_signal *awaited(const struct verifier *v, int rank,
     return NULL;
 }
 
-/* The wait also takes all earlier signals of the counter. */
+/* The wait also counts as the wait for all earlier signals of the counter. */
 static void take_earlier(struct verifier *v, int rank, const struct cecl_step *step)
 {
     const size_t word = word_of(v, rank, step->peer, step->counter);
@@ -219,7 +219,7 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
     return ceclSuccess;
 }
 
-/* Finds the other lane's last event before step `at`: in this launch, or before it if the lane has no such step. False:
+/* Finds the other lane's last event before step `at`, or before this launch if the lane has no such step in it. False:
  * the other lane has not come so far yet. */
 static bool other_lane(const struct verifier *v, int rank, const struct cecl_plan *plan,
                        uint32_t at, uint32_t *event)

@@ -1,7 +1,7 @@
 /* The steps of calls by splits on the device. The layout names the splits by address, so the verifier reads the splits
  * that a device would read. The verifier proves that steps touch only the memory that they may touch, when they may.
- * Where blocks belong is proved by the test of sm/splits.h, with a plain model. Scales move with their rows, in the
- * same steps, and are not tracked. */
+ * tests/unit/test_splits_host.c compares with a plain model where blocks go. Scales move with their rows, in the same
+ * steps, and are not tracked. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -53,7 +53,7 @@ struct cecl_verify_program {
     uint64_t order; /* not 0: the seed of a random order in which the lanes of all ranks go on */
 };
 
-/* Proves the same for a program, and that every signal of a counter without phases has exactly one wait. */
+/* As cecl_verify, for a program. Proves also that every signal of a counter without phases has exactly one wait. */
 ceclResult_t cecl_verify_program(const struct cecl_verify_program *program);
 
 #endif
