@@ -89,7 +89,8 @@ static bool fits(const struct options *o, int nranks, char *why, size_t bytes)
     else if (o->op->reduces && !elements_can(o->type, nranks))
         snprintf(why, bytes, "--type %s: too few numbers to check sums of %d ranks", o->type->name,
                  nranks);
-    else if (o->in_place && (o->op->passes_on || (o->op->block_per_rank && o->op->reduces)))
+    else if (o->in_place &&
+             (o->op->passes_on || (o->op->block_per_rank && o->op->call != ceclAlltoAll)))
         snprintf(why, bytes, "--in-place: %s is measured out of place", o->op->name);
     else if (o->group && o->op->open)
         snprintf(why, bytes, "--group: %s is a one-sided call, which no group takes", o->op->name);

@@ -29,6 +29,7 @@ refuses "-f 1.001: at most 64 sizes" -f 1.001
 refuses "-c 2: 0 or 1" -c 2
 refuses "--op gather: " --op gather
 refuses "--in-place: send is measured out of place" --op send --in-place
+refuses "--in-place: dispatch is measured out of place" --op dispatch --in-place
 refuses "--in-place: sendrecv is measured out of place" --op sendrecv --in-place
 refuses "--type int7: " --type int7
 refuses "--baseline rccl: " --baseline rccl

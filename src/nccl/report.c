@@ -32,7 +32,7 @@ static const char *const state_words[CECL_NCCL_TRIAL_STATES] = {
     "not tried, because its calls have no period yet",
     "not tried yet: its trial begins after some more steps",
     "not tried yet, because another communicator was being tried when its trial was to begin",
-    "not tried yet, because ranks were too many steps apart when its trial was to begin",
+    "not tried yet: ranks were too many steps apart, or the step was too new",
     "a trial is under way",
     "not tried: each attempt to begin failed; more follow some hundred steps later",
     "not tried, because it has decided on too many periods already",

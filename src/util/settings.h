@@ -56,8 +56,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "which calls of NCCL cecl carries out. off: none; auto: those that are faster by trials or " \
       "measurements; all: all that it can; strict: as all, but a call that only moves data " \
       "returns ncclInvalidUsage if it would take an SM or be passed. If ranks differ, all ranks " \
-      "pass all calls to NCCL. cecl's libnccl.so.2 reads CECL_NCCL and CECL_NCCL_... at a " \
-      "process's first call of NCCL") \
+      "pass all calls to NCCL, but strict beside off refuses. cecl's libnccl.so.2 reads " \
+      "CECL_NCCL and CECL_NCCL_... at a process's first call") \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name", \
       "the NCCL to which calls are passed, and which carries communicators over several hosts. " \
       "If not set: the NCCL of a Python wheel beside a library of the process, else the one in " \
