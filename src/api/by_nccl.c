@@ -88,9 +88,9 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                                const uint16_t *host, int nhosts)
 {
     char words[CECL_MESSAGE_BYTES];
-    CECL_TRY(check_settings(comm)); /* gives the same result on all ranks */
+    CECL_TRY(check_settings(comm)); /* the result is equal on all ranks, so no peer waits for this one */
     ceclResult_t local = open_alone(comm, all, oob->deadline);
-    /* the host device needs a stand-in for NCCL, which CECL_NCCL_PATH must name */
+    /* on the host device, CECL_NCCL_PATH must name a library that stands in for NCCL */
     if (local == ceclSuccess)
         local = comm->dev->kind == CECL_KIND_HOST && !cecl_setting_text(CECL_SET_NCCL_PATH)
                     ? cecl_net_refuse_hosts(nhosts)
@@ -102,7 +102,7 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                                              "not supported; call ceclCommInitRank for each rank");
     if (opened != ceclSuccess)
         return local != ceclSuccess ? cecl_fail_with(local, words) : opened;
-    if (local != ceclSuccess) /* the peers learn it at their first agreement */
+    if (local != ceclSuccess) /* the peers learn of it at their first agreement */
         return cecl_lifeline_agree(&oob->line, cecl_fail_with(local, words), oob->deadline, NULL);
     comm->net->line = oob->line;
     oob->line = (struct cecl_lifeline){0};

@@ -25,14 +25,14 @@ ceclComm_t cecl_comm_alloc(void)
     return cecl_handle_new(&ended, sizeof(struct ceclComm));
 }
 
-/* Frees the parts of a communicator whose threads have ended, except those that pending work uses. */
+/* Frees the parts of a communicator whose threads have ended; unless `drained`, keeps what pending work may use. */
 static void free_parts(ceclComm_t comm, bool drained)
 {
     if (!drained) /* a thread that gives back a launch must see that the communicator has ended */
         comm->magic = 0;
     cecl_mesh_close(comm->mesh);
     cecl_windows_end(comm, drained);
-    /* before the flags: other communicators ask the registry how far this communicator's calls are */
+    /* before the flags are freed: by this registry other communicators read them, to learn how far the calls are */
     if (drained)
         cecl_registry_close(&comm->registry);
     cecl_launcher_free(comm, drained);

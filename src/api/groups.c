@@ -18,7 +18,7 @@ CECL_API ceclResult_t ceclGroupStart(void)
 
 /* Makes the group's allocations on one communicator, in the order of the calls: all of them or none. An allocation
  * fails on all ranks or on none, so all ranks undo the same allocations. Each communicator has a thread for this: a
- * pool that grows waits for all ranks, and the caller's thread may have several ranks. */
+ * pool that grows waits for all ranks, and several ranks may belong to the calling thread. */
 static ceclResult_t allocate(void *argument)
 {
     const struct cecl_launch *launch = argument;
@@ -54,7 +54,7 @@ static void *next_allocations(void *launch)
     return find_allocations(((struct cecl_launch *)launch)->next);
 }
 
-/* Carries out the group. If the group has failed, only tells the peers that wait for this rank in joins and calls. */
+/* Carries out the group. If it was refused, only informs the peers that wait for this rank in joins and calls. */
 static ceclResult_t end(struct cecl_group *group)
 {
     struct cecl_launches *all = &group->all;
@@ -121,7 +121,7 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
     if (!cecl_group_is_open())
         return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
     struct cecl_group *group = cecl_group_current();
-    if (--group->depth > 0) /* the outermost group's end carries these calls out */
+    if (--group->depth > 0) /* its calls belong to the outermost group, whose end returns this error */
         return cecl_group_refuse(
             cecl_fail(ceclInvalidUsage, "this group is inside another one; only an outermost group "
                                         "can be explained"));

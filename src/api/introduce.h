@@ -42,8 +42,8 @@ bool cecl_hellos_share_gpu(const struct cecl_hello *all, int nranks);
 /* Checks that no rank has failed, and that ranks agree on versions, numbers and settings. Result and message are equal
  * on all ranks. */
 ceclResult_t cecl_hellos_compare(const struct cecl_hello *all, int nranks);
-/* Numbers the hosts in the order of their first ranks. With CECL_NODE_SIZE, every so many ranks count as a host.
- * Returns the number of hosts. host: [out, nranks] each rank's host */
+/* Numbers the hosts in the order of their first ranks. With CECL_NODE_SIZE=n, every n ranks count as a host. Returns
+ * the number of hosts. host: [out, nranks] each rank's host */
 int cecl_hellos_hosts(const struct cecl_hello *all, int nranks, uint16_t *host);
 
 /* by_nccl.c. Makes a communicator over several hosts, after cecl_introduce. Collective. NCCL makes its calls (src/net),

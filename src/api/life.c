@@ -125,7 +125,7 @@ static ceclResult_t destroy(ceclComm_t comm)
         release_and_free(comm);
         return cecl_fail_with(result, words);
     }
-    /* now only copies within this rank can be pending */
+    /* now no call that waits for peers is pending, only other work on this communicator's streams */
     result = comm->dev->ops->streams_drain(comm->dev, deadline);
     cecl_keep_message(words);
     if (result != ceclSuccess)

@@ -12,8 +12,8 @@
 ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *config,
                              ceclResult_t local, ceclComm_t *comm);
 
-/* Opens the device: on all ranks a GPU, or on all ranks the host device. `connected`: the GPU must reach all ranks'
- * memory. */
+/* Opens the device: on all ranks a GPU, or on all ranks the host device. If `connected`, returns an error if the GPU
+ * cannot reach the memory of all ranks' GPUs. */
 struct cecl_hello;
 ceclResult_t cecl_setup_device(ceclComm_t comm, const struct cecl_hello *all, bool connected);
 /* The default number of bytes of a rank's pool. */

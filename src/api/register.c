@@ -43,7 +43,7 @@ static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
     const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
     if (cecl_pool_owns(&comm->pool, ptr))
         return ceclSuccess;
-    /* calls do not notice if the program replaces private memory, so its window is made anew */
+    /* calls do not notice if the program replaces private memory, so the window of such memory is made anew */
     const struct cecl_window *former = cecl_registry_find(registry, ptr);
     if (former && former->number == 0)
         CECL_TRY(cecl_registry_forget(registry, ptr));
@@ -68,7 +68,7 @@ ceclResult_t cecl_registration_add(ceclComm_t comm, void *ptr, size_t bytes,
         free(made);
         return result;
     }
-    /* resets the time that registering took: the next call would wait so much longer for peers (tell.c) */
+    /* resets the time spent on registering, which the next call would add to its wait for peers (tell.c) */
     (void)cecl_registry_told_ns(&comm->registry);
     made->next = comm->registrations;
     comm->registrations = made;

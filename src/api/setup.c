@@ -58,8 +58,8 @@ static bool is_on_host(ceclComm_t comm)
     return comm->dev->kind == CECL_KIND_HOST;
 }
 
-/* By default staging takes 1 / STAGING_MEMORY_SHARE of the smallest GPU's memory, at least STAGING_LEAST bytes, and
- * never more than a threshold and 1 / POOL_SHARE of the pool. */
+/* By default staging takes 1 / STAGING_MEMORY_SHARE of the smallest GPU's memory, at least STAGING_LEAST bytes, but at
+ * most CECL_TUNE_STAGING_MAX_BYTES and at most 1 / POOL_SHARE of the pool. */
 #define STAGING_MEMORY_SHARE 512
 #define STAGING_LEAST (1u << 20)
 #define POOL_SHARE 8
@@ -106,8 +106,8 @@ static uint64_t small_timeout_ns(ceclComm_t comm)
     return bound > 0 ? (bound + CECL_WATCH_LATE_MS) * UINT64_C(1000000) : 0;
 }
 
-/* Whether flags lie in memory of the host. They must if there are few hardware queues: waiting streams soon hold all of
- * them, and then the driver could neither read flags in GPU memory nor end waits (docs/decisions/0020). */
+/* Whether flags lie in memory of the host. They must if there are few hardware queues: waiting streams soon hold all
+ * queues, and then the driver could neither read flags in GPU memory nor end waits (docs/decisions/0020). */
 static bool has_host_flags(ceclComm_t comm)
 {
     return comm->config.host_flags || comm->config.urgent || comm->few_queues;

@@ -1,6 +1,6 @@
-/* ceclCommSplit and ceclCommShrink. Both find out which ranks are members of the new communicator; then the members
- * join as in init.c. In a split on one host they use the parent's mesh for this. In a shrink this mesh may
- * be broken, so members meet in the parent's shared memory. */
+/* ceclCommSplit and ceclCommShrink. Both find out which ranks are members of the new communicator. Then the members
+ * join as in init.c. Their all-gather is over the parent's mesh in a split on one host, over TCP in a split over
+ * several, and in the parent's shared memory in a shrink, because then the mesh may be broken. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ struct members {
     struct cecl_meeting_plan meeting;
 };
 
-/* Sets all settings of a new communicator, even after an error: telling the peers of it needs the time limit. */
+/* Sets all settings of a new communicator, even after an error: the time limit is needed to tell the peers. */
 static ceclResult_t settle(ceclComm_t comm, const ceclConfig_t *config, struct cecl_resolved *out)
 {
     const bool host = comm->dev->kind == CECL_KIND_HOST;
@@ -173,7 +173,7 @@ static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, voi
     struct members *members = oob->context;
     const ceclResult_t met = cecl_gather(members->parent, "join", send, members->parts, bytes);
     members->is_unmet = met != ceclSuccess;
-    oob->deadline = cecl_deadline(oob->timeout_ms); /* anew, after the wait for other colors */
+    oob->deadline = cecl_deadline(oob->timeout_ms); /* begins anew after the wait for other colors */
     for (int m = 0; m < members->count && recv && met == ceclSuccess; m++)
         memcpy((char *)recv + (size_t)m * bytes,
                members->parts + (size_t)members->parent_ranks[m] * bytes, bytes);
@@ -225,7 +225,7 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    /* peers do not learn of an error here, because they may be ranks of the same thread */
+    /* refused without telling the peers, because they may be ranks of this thread, which cannot come now */
     CECL_TRY(cecl_group_check_outside("ceclCommSplit", ""));
     CECL_INSIDE(comm, "ceclCommSplit");
     return cecl_comm_add_cure(comm, split(comm, color, key, newcomm, config),
@@ -235,8 +235,9 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 /* ---- shrink */
 
 /* If the parent has failed, waits until none of its calls is pending on this rank: a call whose waits were ended still
- * copies to peers, into memory that the new communicator's calls may use next. All members know of a failure by now:
- * one that knew told the others before they met. None returns from the shrink before all have waited and joined. */
+ * copies to peers, into memory that the new communicator's calls may use next. All members know of the failure by now:
+ * one that knew told the others before they met. No member returns from the shrink before all have waited and
+ * joined. */
 static void end_failed_calls(ceclComm_t comm, int64_t deadline)
 {
     const int half = cecl_ms_left(deadline) / 2 + 1,
@@ -313,7 +314,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct cecl_oob oob = {.context = &members, .allgather = meet};
     struct choice *all = comm->launcher->exchange;
 
-    if (cecl_comm_hear(comm) != ceclSuccess) /* the peers learn of it before the members meet */
+    if (cecl_comm_hear(comm) != ceclSuccess) /* the peers learn of the failure before the members meet */
         cecl_watch_release(comm);
     ceclResult_t result = check_shrink(comm, excluded, count, newcomm, config, all, &resolved);
     for (int r = 0; r < comm->nranks; r++) /* the members; a refusal goes to all of them */

@@ -174,7 +174,7 @@ ceclResult_t cecl_comm_check(ceclComm_t comm);
  * arrived before this function was called is valid. */
 ceclResult_t cecl_comm_hear(ceclComm_t comm);
 /* Notes the name of the call that is enqueued now. While work is pending, error messages name the latest call: calls
- * end in order, so it is pending. */
+ * end in order, so the latest one is pending. */
 static inline void cecl_comm_called(ceclComm_t comm, const char *name)
 {
     atomic_store_explicit(&comm->last_call, name, memory_order_relaxed);
@@ -202,7 +202,7 @@ static inline void cecl_comm_leave(ceclComm_t comm)
 {
     atomic_store_explicit(&comm->inside, NULL, memory_order_release);
 }
-/* Enters until the end of the block. */
+/* Enters, and leaves at the end of the block. */
 #define CECL_INSIDE(comm, name) \
     CECL_TRY(cecl_comm_enter(comm, name)); \
     __attribute__((cleanup(cecl_comm_leave_it), unused)) const ceclComm_t cecl_entered_ = (comm)
@@ -210,7 +210,7 @@ static inline void cecl_comm_leave_it(const ceclComm_t *comm)
 {
     cecl_comm_leave(*comm);
 }
-/* Leaves with the call's result. */
+/* Leaves, and returns the call's result. */
 static inline ceclResult_t cecl_comm_left(ceclComm_t comm, ceclResult_t result)
 {
     cecl_comm_leave(comm);
@@ -233,7 +233,7 @@ static inline const char *cecl_comm_hint(ceclComm_t comm)
 /* Fails the communicator with `result` and the last message. Returns the communicator's error: an earlier one, if the
  * communicator had failed before. */
 ceclResult_t cecl_comm_break(ceclComm_t comm, ceclResult_t result);
-/* Sets the asynchronous error after a peer has gone. The last message says how the peer ended. */
+/* Sets the asynchronous error after a peer has gone. The recorded message must say how the peer ended. */
 void cecl_comm_lost_peer(ceclComm_t comm, ceclResult_t result);
 /* Returns true, and sets the asynchronous error, if a peer has died, or has told why it gave up. Callers ask before
  * they blame a rank, because a peer that has just given up may look late. */
@@ -265,7 +265,7 @@ void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *messa
 /* Returns success, or the asynchronous error, whose message becomes this thread's last one. */
 ceclResult_t cecl_comm_async(ceclComm_t comm);
 /* Returns `result`, except if it is ceclRemoteError and the communicator has failed: then returns the communicator's
- * error. That may be the cause, because peers that know of a failure take no messages. */
+ * error. That may be the cause, because peers that know of a failure no longer receive what this rank sends. */
 ceclResult_t cecl_comm_cause(ceclComm_t comm, ceclResult_t result);
 
 /* watch.c */

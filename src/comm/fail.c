@@ -66,7 +66,7 @@ void cecl_comm_set_async(ceclComm_t comm, ceclResult_t result, const char *messa
 
 ceclResult_t cecl_comm_async(ceclComm_t comm)
 {
-    /* The message is written once, before the result, so readers of it need no lock. */
+    /* The message is written once, before the result, so readers of the message need no lock. */
     ceclResult_t result = (ceclResult_t)atomic_load(&comm->async_result);
     return result == ceclSuccess ? ceclSuccess : cecl_relay(result, comm->async_message);
 }
@@ -113,8 +113,8 @@ static bool trouble_has_ended(ceclComm_t comm)
            (cecl_flags_reached(flags, (uint32_t)seen) && !cecl_turns_run(flags));
 }
 
-/* Fails the communicator if rows of a call did not fit and, unless `now`, the call has ended on this rank.
- * (fail_by_line is for a kernel that has found splits of another call.) */
+/* If rows of a call did not fit, fails the communicator: at once if `now`, otherwise once the call has ended on this
+ * rank. (fail_by_line is for a kernel that has found splits of another call.) */
 static void hear_trouble(ceclComm_t comm, bool now)
 {
     struct cecl_splits_trouble trouble;
@@ -199,8 +199,8 @@ ceclResult_t cecl_comm_differ(ceclComm_t comm, const char *name, int other,
 }
 
 /* Fails the communicator because a kernel has found that the splits of `rank` are of another call. If `rank` has
- * failed, its own reason becomes the error: it reports the reason before its released stream can signal without new
- * splits. */
+ * failed, its released stream may have signalled without new splits. `rank` reported its reason before that, so the
+ * reason becomes the error. */
 static void fail_by_line(ceclComm_t comm, int rank)
 {
     if (cecl_comm_hear_kernels(comm) != ceclSuccess || cecl_comm_knows_why(comm))

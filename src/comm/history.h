@@ -6,7 +6,7 @@
  * differ.
  *
  * Where buffers lie is not in the hash, nor are sizes of blocks that may differ between ranks. While one rank is more
- * than CECL_HISTORY_CALLS calls ahead of another, these two are not compared. */
+ * than CECL_HISTORY_CALLS calls ahead of another, the two ranks are not compared. */
 #ifndef CECL_COMM_HISTORY_H
 #define CECL_COMM_HISTORY_H
 

@@ -1,5 +1,5 @@
-/* One look of the watchdog. Three functions find who is late and since when. One code for all
- * kinds publishes the late ranks, blames them and fails the communicator. */
+/* One look of the watchdog. Three functions, find_..., find for each kind of wait which ranks are late and since when.
+ * Code for all kinds then publishes the late ranks and, if a wait took too long, fails the communicator. */
 #include "comm/comm.h"
 
 #include <stdio.h>
@@ -129,8 +129,8 @@ static void find_words(ceclComm_t comm, int64_t now, struct found *found)
 
 /* ---- captured collectives */
 
-/* Fails the communicator if a peer has launched another graph. A failed peer's streams may also go on to other calls,
- * but that peer has reported its failure before. */
+/* Returns true, and fails the communicator, if a peer has launched another graph. A failed peer's streams may also
+ * have gone on to other calls; cecl_comm_knows_why finds that peer's report, which came before. */
 static bool has_found_difference(ceclComm_t comm)
 {
     struct cecl_turns_difference found;
@@ -195,7 +195,7 @@ static const char *const names[KINDS] = {[COLLECTIVES] = "a call",
                                          [CAPTURED_MESSAGES] = "a graph that was launched",
                                          [CAPTURED_CALLS] = "a graph that was launched"};
 
-/* Describes pending messages: one with its peer; of several, the call enqueued last, which ends last. */
+/* Describes the pending messages: a single one with its peer; of several only the last call, which ends last. */
 static void say_message(ceclComm_t comm, const struct found *found, char *out, size_t bytes)
 {
     const bool sends = (found->row - CECL_ROW_READY) % CECL_ROLES == CECL_RECEIVER;
@@ -214,7 +214,7 @@ static void say_message(ceclComm_t comm, const struct found *found, char *out, s
                  rank, cecl_ops[sends ? CECL_OP_SEND : CECL_OP_RECV].name, peer);
 }
 
-/* The end of the message about a wait: what is missing. */
+/* The end of the error text about a wait: what is missing. */
 static void say(ceclComm_t comm, enum kind kind, const struct found *found, char *out, size_t bytes)
 {
     const int rank = comm->rank;
@@ -250,8 +250,8 @@ static void say(ceclComm_t comm, enum kind kind, const struct found *found, char
 }
 
 /* Whether a wait for the ranks in found->late has reached its time limit. If several ranks are late, one of them may
- * itself wait for a rank that is not late here. It will soon reach its own limit and name the rank at fault, so this
- * rank waits CECL_MESH_WORD_MS longer. */
+ * itself wait for a rank that is not late here. That late rank soon reaches its own limit and names the rank at fault,
+ * so this rank waits CECL_MESH_WORD_MS longer. */
 static bool is_time_up(ceclComm_t comm, const struct found *found, int64_t waited_ms)
 {
     const int limit = comm->config.timeout_ms, late = cecl_rank_set_count(&found->late);

@@ -80,8 +80,8 @@ uint32_t cecl_turns_sum(const struct cecl_flags *flags)
     return sum;
 }
 
-/* Whether a peer has signalled fewer phases than this rank. The numbers are cyclic; ranks differ by less than half a
- * cycle. */
+/* Whether a peer has signalled fewer phases than this rank. The counts of phases wrap around; those of two ranks
+ * differ by less than half of their range. */
 static bool lags(const struct cecl_flags *flags, int peer)
 {
     return flags->hosted && (int16_t)((cecl_turns_of(flags, flags->rank) >> 16) -
@@ -135,8 +135,8 @@ static bool runs_kernel(const struct cecl_flags *flags)
     return cecl_word_read(flags->replay) == CECL_REPLAY_SEEN;
 }
 
-/* This rank is in a call with phases. Returns true if a peer is in another call, and this rank's own word has not
- * changed while this function read: a change would have removed the watchdog's mark from the word. */
+/* Called while this rank is in a call with phases. Returns true if a peer is in another call, and this rank's own word
+ * has not changed while this function read: a change would have removed the watchdog's mark from the word. */
 static bool differs_in_phases(const struct cecl_flags *flags, int peer,
                               struct cecl_turns_difference *found)
 {
@@ -149,8 +149,8 @@ static bool differs_in_phases(const struct cecl_flags *flags, int peer,
            cecl_turns_call_of(flags, flags->rank) == found->mine;
 }
 
-/* This rank is in a call of one kernel, and was before this function reads the peer's words. Returns true if the peer
- * is in another call. */
+/* Called after this rank was found to be in a call of one kernel. Returns true if the peer is in another call, and
+ * this rank is still in its own. */
 static bool differs_in_kernels(const struct cecl_flags *flags, int peer,
                                struct cecl_turns_difference *found)
 {

@@ -18,8 +18,8 @@ ceclResult_t cecl_flags_progress(const struct cecl_flags *flags, struct cecl_pro
 /* ---- captured calls */
 
 /* Whether a captured call here has begun or ended, or signalled a phase, since the last look. Also true if no captured
- * call is running and no peer is behind. (A peer may be behind even if the call has ended here, and then this rank's
- * next call waits for the peer to signal the last phase.) */
+ * call is running and no peer is behind. (Even if the call has ended here, a peer may be behind; then this rank's next
+ * call waits until that peer signals the last phase.) */
 bool cecl_turns_go_on(const struct cecl_flags *flags);
 /* A value that changes whenever a rank signals a phase of a captured call. */
 uint32_t cecl_turns_sum(const struct cecl_flags *flags);
@@ -28,8 +28,8 @@ struct cecl_turns_difference {
     int rank;
     uint32_t mine, theirs; /* the numbers of both calls */
 };
-/* Looks for such a peer; returns whether there is one. Call it only after cecl_turns_go_on was false. A difference that
- * it finds is certain: neither of the two calls can end. */
+/* Looks for such a peer; returns whether there is one. Call it only after cecl_turns_go_on has returned false. A
+ * difference that it finds is certain: neither of the two calls can end. */
 bool cecl_turns_differ(const struct cecl_flags *flags, struct cecl_turns_difference *difference);
 /* Adds to `late` the peers that are behind this rank in captured calls. */
 void cecl_turns_late(const struct cecl_flags *flags, struct cecl_rank_set *late);

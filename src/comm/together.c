@@ -8,8 +8,8 @@
 
 #include "util/thread.h"
 
-/* Closed until all threads exist. If a thread cannot be made, no task runs, because the others would wait for the
- * missing task until their timeout. */
+/* Threads wait at the gate until all of them exist. If one cannot be made, no task runs, because the other tasks would
+ * wait for the missing one until their timeout. */
 struct gate {
     pthread_mutex_t lock;
     bool is_open;

@@ -79,7 +79,7 @@ static void *watch(void *argument)
             const int64_t now = cecl_now_ms();
             /* time in which this process stood still and heard no peer counts for no time limit */
             skipped = skipped == 0 && now - looked > CECL_WATCH_LATE_MS ? now - looked : 0;
-            still += skipped; /* never two skips in a row, so each wait reaches its limit */
+            still += skipped; /* never skips twice in a row, so each wait reaches its limit */
             looked = now;
             if (heard != ceclSuccess)
                 cecl_comm_lost_peer(comm, ceclRemoteError);
@@ -132,7 +132,7 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
     const int64_t start = cecl_now_ms();
     while (!cecl_comm_is_done(comm)) {
         /* After an error the watchdog ends the waits of pending calls. A caller without a deadline gets the error at
-         * once; ceclCommDestroy waits for these calls. */
+         * once; ceclCommDestroy, which has one, waits for these calls. */
         if (deadline == CECL_NO_DEADLINE)
             CECL_TRY(cecl_comm_async(comm));
         if (cecl_ms_left(deadline) == 0)
@@ -140,6 +140,6 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
         cecl_pause_us(pause_us);
         pause_us = pause_us < 1000 ? 2 * pause_us : pause_us;
     }
-    /* a peer that gave up may have ended waits of these calls, but it notified this rank before that */
+    /* a peer that gave up may have ended waits of these calls; it notified this rank first, so this finds the error */
     return cecl_comm_hear(comm);
 }
