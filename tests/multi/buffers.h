@@ -6,8 +6,8 @@
 
 static ceclComm_t comm;
 static unsigned char *send_buffer, *recv_buffer;
-static unsigned char *host; /* host memory of the same size */
-static size_t room;         /* size of each buffer */
+static unsigned char *host; /* host memory, also `room` bytes */
+static size_t room;         /* bytes of each buffer */
 
 /* staging, policy: the communicator's settings, written as in the environment; NULL: the default. */
 static inline void buffers_open(size_t bytes, const char *staging, const char *policy)

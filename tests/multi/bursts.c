@@ -5,18 +5,18 @@
 #include "puts.h"
 
 #define BANKS 2
-#define PARTS (2 * BURST_CALLS) /* parts of each bank: one for each buffer of a burst */
-#define SPREAD 5000             /* bytes beyond what a buffer needs, which lets offsets differ */
-#define SPREAD_LARGE (1 << 20)  /* sometimes used instead of SPREAD, which makes pools grow */
+#define PARTS (2 * BURST_CALLS) /* parts of a bank: one for each buffer of a burst */
+#define SPREAD 5000             /* extra bytes, within which a buffer's place is drawn */
+#define SPREAD_LARGE (1 << 20)  /* sometimes instead of SPREAD, so that pools grow */
 
-/* Where a buffer may lie, besides the kinds of memory.h: in the pool of any communicator. */
+/* Where a buffer may lie: in memory of a kind of memory.h, or (LENT) in the pool of any communicator. */
 enum { LENT = MEMORY_KINDS, SOURCES };
 
 static ceclComm_t home; /* communicator of all ranks, used only to allocate memory */
 uint64_t bursts_own;
 const struct bursts_hooks *bursts_hooks;
 struct burst_call burst[BURST_CALLS];
-/* Memory of each kind except the pool. No two buffers of a burst use the same part. */
+/* Banks for each kind of memory except the pool. No two buffers of a burst use the same part. */
 static struct memory banks[MEMORY_KINDS][BANKS];
 static unsigned char *host; /* [random_room()] */
 
@@ -100,7 +100,7 @@ static void register_some(void)
         register_or_not(t);
 }
 
-/* New memory for this call in its communicator's pool, of equal size on all members. */
+/* New memory for a buffer in the pool of the team's communicator, of equal size on all members. */
 static struct memory fresh(const struct team *t, size_t bytes, uint64_t *x)
 {
     const size_t most = random_next(x) % 64 == 0 ? SPREAD_LARGE : SPREAD;
@@ -129,7 +129,7 @@ static const struct memory *lent(void)
     return &t->lent;
 }
 
-/* A part of memory, with the first seam in it. */
+/* Part number `index` of a bank. Its `seam` is the first border between two pieces in it. */
 static struct memory part_of(const struct memory *m, size_t index)
 {
     const size_t at = index * room();
@@ -213,7 +213,7 @@ static void note(const struct team *team, ceclResult_t result, bool grouped)
 
 /* ---- messages between the calls, and in their groups */
 
-/* The mail that is sent before call i, or after the last call; NULL: no mail. */
+/* [i]: the mail that is sent before call i; the last entry: after the last call. NULL: no mail. */
 static struct mail *mail_before[BURST_CALLS + 1];
 
 static void draw_mails(uint64_t *x)
@@ -261,17 +261,17 @@ static void mail_within(int i, int stop, int stream)
         note(m->team, mail_join(m, stop < m->count ? stop : m->count, stream, &bursts_own), true);
 }
 
-/* Whether the group that begins with call `first` may include the messages before call i. A group enqueues its calls
- * one communicator after the other, in the order of their first calls. On one stream, this order must be equal on all
- * ranks, even on ranks without messages. */
+/* Whether the group that begins with call `first` may include the messages before call i: only if a call before i in
+ * the group uses their communicator. A group enqueues communicator after communicator, in the order in which it first
+ * uses them; on one stream, this order must be equal on all ranks, but not all ranks have messages. */
 static bool in_place(int i, int first)
 {
     return mail_before[i] && i > first && any_with(mail_before[i], first, i);
 }
 
-/* At the end of the group of the calls [first, end), makes the group's messages that are not made yet. If calls and
- * messages are on one communicator, this rank adds a random number of the messages that come after the group. Its peers
- * need not do the same, because a group carries out its messages after its collectives. */
+/* At the end of the group of the calls [first, end), makes the group's messages that are not made yet. If the group and
+ * the messages after it are all on one communicator, adds a random number of these messages. Peers may add another
+ * number, because a group carries out its messages after its collectives. */
 static void mail_at_end(int first, int end, int stream)
 {
     bool alone = true;
@@ -298,7 +298,7 @@ static void end_group(int first, int end)
 
 /* ---- one-sided calls, between the calls of some bursts */
 
-/* One-sided calls have streams of their own: the team's carry messages, which ranks may make in different orders. */
+/* One-sided calls have streams of their own: on the team's streams, ranks may make messages in different orders. */
 static struct {
     const struct team *team; /* NULL: this rank makes none in this burst */
     int before;              /* index of the call before which they are made */
@@ -308,12 +308,12 @@ static struct {
 } amid;
 uint64_t bursts_windows;
 
-/* Shares a window. Peers may write to it until they learn of a failure, so only a freed window gives up its memory. */
+/* Shares a window. Peers may still write to it after a failure, so free_puts then frees nothing. */
 static void share(uint64_t kind)
 {
     static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};
     ceclComm_t comm = amid.team->comm;
-    /* Pool memory is allocated by all ranks together; of the other kinds each rank may share its own. */
+    /* All ranks allocate pool memory, or none does; otherwise each rank chooses between the other kinds. */
     const uint64_t mine = kind % 3 == 0 ? 0 : 1 + (kind + (uint64_t)amid.team->me) % 2;
     amid.shared = memory_new(comm, kinds[mine], PUTS_BYTES);
     amid.local = memory_new(comm, kind / 3 % 2 ? MEMORY_PRIVATE : MEMORY_SHARED, PUTS_BYTES);
@@ -381,7 +381,7 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
     teams_come_late(&bursts_own, 8);
     make_puts(first, end);
     mail_ahead(first);
-    if (bursts_hooks) /* the hook can wait for streams, so this rank makes its messages before */
+    if (bursts_hooks) /* after mail_ahead: the hook can wait for streams, and peers for its messages */
         bursts_hooks->aside(first, end);
     if (grouped)
         multi_ok(NULL, ceclGroupStart());

@@ -10,7 +10,7 @@
 
 #define BURST_CALLS 8
 
-/* A call, with memory for it in its communicator's pool. */
+/* A call, with its memory in its communicator's pool. */
 struct burst_call {
     struct random_slot random;
     const struct team *team;
@@ -21,11 +21,11 @@ struct burst_call {
 extern struct burst_call burst[BURST_CALLS];
 
 /* This rank's generator, for what may differ between ranks. What must be equal on all ranks comes from a generator `x`,
- * which gives the same numbers on all ranks. */
+ * which all ranks start with the same seed. */
 extern uint64_t bursts_own;
 extern uint64_t bursts_windows; /* windows that this rank shared */
 
-/* Allocates memory for bursts, by `all`, a communicator of all ranks. x: seeds both generators. */
+/* Allocates memory for bursts, by `all`, a communicator of all ranks. x: from which bursts_own gets its seed. */
 void bursts_open(ceclComm_t all, uint64_t x);
 void bursts_close(void);
 /* From now on `all` allocates memory. */

@@ -4,7 +4,7 @@ ceclComm_t given_comm;
 enum given_mode given_mode;
 static unsigned char *pool;
 
-/* Collective. The default policy stays, so no call is small: in a small call peers access slots, not the buffers. */
+/* Collective. Under the default policy neither call is small: in a small call peers access slots, not the buffers. */
 void given_open(enum given_mode how, size_t bytes)
 {
     ceclConfig_t config = multi_config();
@@ -34,7 +34,7 @@ ceclResult_t given_call(enum given_role role, unsigned char *at, size_t bytes)
                         : ceclAlltoAll(at, pool, block, ceclUint8, given_comm, NULL);
 }
 
-/* The seed of what this rank gathers, or sends to rank `to`. */
+/* The seed of the block that this rank gives to the all-gather (RECV), or sends to rank `to` (SEND). */
 static uint64_t seed_of(enum given_role role, uint64_t seed, int to)
 {
     return role == RECV ? seed : seed * (uint64_t)multi_nranks + (uint64_t)to;

@@ -1,11 +1,11 @@
-/* Calls on memory that a test changes between calls. Each gives the right bytes, or refuses the buffer and names it. */
+/* Calls on memory that a test changes between calls. Each call gives the right bytes, or its error names the buffer. */
 #ifndef CECL_TEST_GIVEN_H
 #define CECL_TEST_GIVEN_H
 
 #include "memory.h"
 
 enum given_mode { ON_USE, REGISTERED, PRIVATE };
-/* What lies in the memory: both buffers of an in-place all-gather, or the sendbuff of an all-to-all into the pool. */
+/* RECV: the memory has both buffers of an in-place all-gather; SEND: the sendbuff of an all-to-all into the pool. */
 enum given_role { RECV, SEND, ROLES };
 
 extern ceclComm_t given_comm;
@@ -15,7 +15,7 @@ extern enum given_mode given_mode;
 void given_open(enum given_mode how, size_t bytes);
 void given_close(void);
 
-/* Calls on `bytes` bytes at `at`, a multiple of the ranks' number. given_check checks every byte of input and result. */
+/* A call on `bytes` bytes (a multiple of the ranks' number) at `at`; its input; a check of every byte of both. */
 ceclResult_t given_call(enum given_role role, unsigned char *at, size_t bytes);
 void given_fill(enum given_role role, unsigned char *at, size_t bytes, uint64_t seed);
 void given_check(enum given_role role, const unsigned char *at, size_t bytes, uint64_t seed);

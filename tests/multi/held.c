@@ -13,8 +13,8 @@
 #define SANITIZED false
 #endif
 
-/* Allowed growth: GPU drivers and sanitizers have mappings, threads and memory of their own. In a long test a leak of
- * one mapping per communicator exceeds it. */
+/* Allowed growth, without and with GPU drivers or sanitizers, which have mappings, threads and memory of their own. In
+ * a long test a leak of one mapping per communicator exceeds either. */
 static const struct held spare = {.mappings = 10, .resident_mib = 4};
 static const struct held spare_beside_others = {
     .descriptors = 2, .threads = 4, .mappings = 200, .resident_mib = 128, .gpu_mib = 64};
@@ -37,7 +37,7 @@ static int count_mappings(void)
     return lines;
 }
 
-/* The library's threads close descriptors shortly after peers dropped them, so this waits. what: what is counted. */
+/* Waits, because the library's threads close descriptors shortly after peers dropped them. what: what is counted. */
 static void no_growth(int (*count)(void), int before, int slack, const char *what)
 {
     for (int i = 0; count() > before + slack && i < 500; i++)

@@ -13,7 +13,7 @@ struct held held_now(void);
 /* Fails the test if after some seconds this process holds more than `before` plus a small constant. */
 void held_no_more(const struct held *before);
 
-/* Set-up and tear-down of a test that leaves nothing behind. Each first runs a communicator's life, which completes
+/* Set-up and tear-down of a test that leaves nothing behind. Each first makes and ends a communicator, which completes
  * one-time setup. */
 int held_before(void **state);
 int held_after(void **state);

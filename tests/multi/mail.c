@@ -6,14 +6,14 @@
 #define SHIFTS 32 /* bytes by which a buffer's address may differ from a multiple of 32 */
 #define POISON 0x5A
 #define MOST_GROUPED 6 /* messages in one rank's group */
-/* Extra bytes in a message's slot, and the most bytes that one rank sends or receives in a mail. */
+/* SLOT: what a message needs beside its data. ROOM: what one rank's sends, or its receives, in a mail need at most. */
 #define SLOT (2 * GUARD + SHIFTS)
 #define ROOM (MAIL_BYTES + (size_t)MAIL_MESSAGES * SLOT)
 
 static ceclComm_t home; /* communicator of all ranks, used only to allocate memory */
 struct mail mails[MAILS];
 uint64_t mail_sent;
-/* Memory of each kind except the pool. Each mail has one half to send from and one half to receive in. */
+/* Memory of each kind except the pool. In each, a mail has ROOM bytes to send from and ROOM bytes to receive in. */
 static struct memory areas[MEMORY_KINDS];
 static unsigned char *host; /* [ROOM] */
 

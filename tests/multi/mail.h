@@ -1,9 +1,8 @@
 /* Random messages (ceclSend and ceclRecv) on the communicators of teams.h.
  *
- * A mail is a list of messages on one communicator, which all ranks draw alike. A program could send the messages one
- * by one in the order of the list. So a rank may divide its own messages into groups in any way that keeps this order,
- * without a deadlock. Each rank draws the memory of its buffers by itself. Tests check every byte that a message may
- * write, and the bytes around it. */
+ * A mail is a list of messages on one communicator; all ranks draw the same list. Sent one by one in this order, the
+ * messages do not deadlock. So a rank may divide its own messages into groups in any way that keeps the order. Each
+ * rank draws the memory of its own buffers. Tests check every byte that a message may write, and the bytes around. */
 #ifndef CECL_TEST_MAIL_H
 #define CECL_TEST_MAIL_H
 
@@ -17,7 +16,7 @@ struct mail_message {
     int from, to;     /* ranks of the team; may be equal */
     size_t bytes, at; /* at: its offset in the mail's memory, at both ends */
     uint64_t seed;
-    unsigned char *in, *out; /* NULL: this rank does not send, or does not receive */
+    unsigned char *in, *out; /* what this rank sends, and receives; NULL: nothing */
 };
 
 struct mail {

@@ -16,7 +16,6 @@ void (*multi_spread)(void *bytes, size_t count);
 static int saved_stdout = -1, saved_stderr = -1;
 static FILE *quiet;
 
-/* Ranks other than 0 write to files, which are shown if the rank fails. */
 static void hush(void)
 {
     if (multi_rank == 0 || !(quiet = tmpfile()))
@@ -197,7 +196,7 @@ bool multi_shares_gpu(ceclComm_t comm)
     int device = -1, highest;
     multi_ok(comm, ceclCommCuDevice(comm, &device));
     MPI_Allreduce(&device, &highest, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-    return highest >= 0 && highest < multi_nranks - 1; /* the rank chooses the GPU */
+    return highest >= 0 && highest < multi_nranks - 1; /* rank r takes GPU r, if there are enough */
 }
 
 void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,

@@ -20,7 +20,7 @@ ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
 /* As multi_comm, with this variable in the environment, which is unset afterwards. */
 ceclComm_t multi_comm_under(const char *name, const char *value, const ceclConfig_t *config);
-/* Defines a test with a communicator `comm` of all ranks, which ends after it. made: the expression that makes `comm`. */
+/* Defines a test with a communicator `comm` of all ranks, ended after the test. made: the expression for `comm`. */
 #define TEST_WITH(made, name) \
     static void name##_with(void **state, ceclComm_t comm); \
     TEST(name) \
@@ -31,14 +31,14 @@ ceclComm_t multi_comm_under(const char *name, const char *value, const ceclConfi
     } \
     static void name##_with(void **state, ceclComm_t comm)
 #define TEST_WITH_COMM(name) TEST_WITH(multi_comm(NULL), name)
-/* Collective. From now on, waits for calls of `comm` end after `ms`, as if that had been its limit from the start.
- * Ranks first prepare what they need, which may take longer on a busy machine. */
+/* Collective. Sets the time limit of waits for calls on `comm`. Call it after all that may take longer than `ms` on a
+ * busy machine. */
 void multi_limit(ceclComm_t comm, int ms);
 /* Broadcasts rank 0's bytes to all ranks; NULL: MPI does it. Tests whose ranks die run without MPI and set this. */
 extern void (*multi_spread)(void *bytes, size_t count);
 /* The default configuration, with the GPU chosen by rank and a time limit of 60 s. */
 ceclConfig_t multi_config(void);
-/* A unique id that rank 0 gets, on all ranks. */
+/* Returns the same unique id on all ranks; rank 0 gets it. */
 ceclUniqueId multi_one_id(void);
 bool multi_on_gpus(ceclComm_t comm);
 /* Whether ranks share one GPU (CECL_SHARE_GPU=1): copies between ranks then need SMs. */
@@ -90,7 +90,7 @@ void multi_guard(ceclComm_t comm, void *device, size_t bytes);
 void multi_check_device(ceclComm_t comm, const void *device, uint64_t seed, int from, size_t bytes,
                         size_t all);
 
-/* Checks that `comm` has these ranks of all, in this order (NULL: all ranks), and that calls on it are right. */
+/* Checks that `comm` has these ranks of the world, in this order (NULL: all ranks), and that calls on it are right. */
 void multi_works(ceclComm_t comm, const int *members, int count);
 /* Makes a communicator of all ranks, which works, and destroys it. */
 void multi_cycle(const ceclConfig_t *config);

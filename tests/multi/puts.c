@@ -8,10 +8,10 @@ struct transfer {
     int owner, mover, number;
     bool gets;
     size_t bytes;
-    /* The put sends on what put number `relays` has brought to the mover; -1: the mover's own bytes. */
+    /* A put sends on what put number `relays` brought to the mover; -1: it sends the mover's own bytes. */
     int relays;
     int stream_of_owner, stream_of_mover;
-    int source; /* the transfer that first sent these bytes */
+    int source; /* the transfer that sent these bytes first */
 };
 
 static struct transfer transfers[PUTS_TRANSFERS];
@@ -45,7 +45,7 @@ static void draw_transfers(const struct puts *puts, uint64_t *x)
         t->stream_of_owner = (int)multi_draw_below(x, PUTS_STREAMS);
         t->stream_of_mover = (int)multi_draw_below(x, PUTS_STREAMS);
         t->source = i;
-        if (t->relays >= 0) { /* on the stream that has waited for those bytes */
+        if (t->relays >= 0) { /* on the stream that waited for the earlier put */
             t->bytes = transfers[t->relays].bytes;
             t->stream_of_mover = transfers[t->relays].stream_of_owner;
             t->source = transfers[t->relays].source;
@@ -53,7 +53,7 @@ static void draw_transfers(const struct puts *puts, uint64_t *x)
     }
 }
 
-/* The rank that filled in the bytes of a transfer. */
+/* The rank from whose memory the bytes of a transfer came first. */
 static int filler(const struct transfer *t)
 {
     const struct transfer *source = &transfers[t->source];

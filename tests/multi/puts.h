@@ -1,5 +1,5 @@
-/* Random programs of one-sided calls: puts, gets and signals between the ranks of a communicator, on several streams. Some
- * streams send received bytes on, without their hosts. All ranks draw the same program. Tests compare every byte. */
+/* Random programs of one-sided calls (puts, gets, signals) between the ranks of a communicator, on several streams. Some
+ * streams send on what they received, and no host waits. All ranks draw the same program. Tests compare every byte. */
 #ifndef CECL_TEST_PUTS_H
 #define CECL_TEST_PUTS_H
 

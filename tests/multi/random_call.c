@@ -45,13 +45,13 @@ static bool may_capture(ceclComm_t comm)
     return !random_carries && (!multi_on_gpus(comm) || getenv("CECL_TEST_CAPTURE"));
 }
 
-/* Makes the call once. Out of place, where the input stays as it is, some calls are made up to 3 times. */
+/* Makes the call: once, or up to 3 times if it is out of place and so leaves its input as it is. */
 ceclResult_t random_make(ceclComm_t comm, const struct random_call *c, bool grouped)
 {
     const int times = c->repeats && !c->in_place && !grouped ? 1 + (int)(c->seed % 3) : 1;
     ceclResult_t result = ceclSuccess;
     for (int i = 0; i < times && result == ceclSuccess; i++)
-        /* on GPUs only on demand: a captured call takes milliseconds there */
+        /* on GPUs only with CECL_TEST_CAPTURE, because a captured call takes milliseconds there */
         result = !grouped && may_capture(comm) && (c->seed / 1024 + (uint64_t)i) % 8 == 0
                      ? make_in_graph(comm, c)
                      : random_call(comm, c, grouped);

@@ -8,7 +8,7 @@
 /* Guard bytes on each side of a recvbuff. */
 #define RANDOM_GUARD 16
 
-/* Sets random_largest to the largest limit of comm's device: on the host device larger sizes would only take time. */
+/* Sets random_largest to the largest limit of small calls on comm's device: larger limits would only take time. */
 void random_take_limits_of(ceclComm_t comm);
 /* Bytes, with guards, that suffice for any buffer of a call among all ranks. */
 size_t random_room(void);
@@ -32,7 +32,7 @@ void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
 void random_expect(const struct random_slot *s, unsigned char *want);
 /* Expects unchanged recvsplits: a call by splits does not write them if it is made in a group. */
 void random_expect_no_words(struct random_slot *s);
-/* The least bytes of random_prepare's `send`, on rank `r`, and of its `recv`, on any rank. */
+/* How many bytes random_prepare needs: in `send` on rank `r`, and in `recv` on any rank. */
 size_t random_bytes_sent(const struct random_call *c, int r);
 size_t random_bytes_received(const struct random_call *c);
 /* Draws the places of a call's buffers within `send` and `recv` from `y`, and calls random_put. */
@@ -43,13 +43,13 @@ void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory 
 void random_check(const struct random_slot *s, const unsigned char *host);
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
 
-/* For calls over several hosts: whether a call may be drawn; together: in a group, or captured. If set, a graph
- * captures each fourth group, on GPUs only. NULL: any call, and graphs as in random_make. */
+/* Set for calls over several hosts: whether a call may be drawn (together: for a group, or to be captured). A graph
+ * then captures every fourth group, on GPUs only. NULL: any call, and graphs as random_make decides. */
 extern bool (*random_carries)(const struct random_call *c, bool together);
 
 /* Makes `rounds` groups of `size` random calls of the kinds `first` to `last` (size 1: single calls), one after the
  * other, on pool memory of a communicator of all ranks, and checks every byte. Buffers lie at other places on each
- * rank. Half of the groups are made again with other bytes, by plans that are kept. */
+ * rank. Half of the groups are made again with other bytes, so they run kept plans. */
 #define RANDOM_GROUP 6
 #define RANDOM_MOST 24 /* calls of a group */
 void random_groups(ceclComm_t comm, enum kind first, enum kind last, int size, int rounds,

@@ -15,7 +15,7 @@ struct team {
     bool alive;
     /* its members: their ranks in the world, in the order of their ranks in `comm` */
     int world[RANKS], n;
-    int me; /* this rank's number; -1: not a member, and the fields below are unset */
+    int me; /* this rank's rank in `comm`; -1: no member, and the fields below are unset */
     ceclComm_t comm;
     ceclStream_t streams[TEAM_STREAMS]; /* the default stream, and a stream of the team */
     /* memory of its pool, which calls on other communicators use, too */
@@ -29,16 +29,16 @@ extern size_t teams_lent;
 /* Counts of communicators of all ranks, of splits and shrinks, and of the communicators that these made. */
 extern int teams_worlds, teams_splits, teams_shrinks, teams_children;
 
-/* The configuration of a communicator of all ranks. Its pool is small enough for TEAMS others. */
+/* The configuration of a communicator of all ranks. Its pool is so small that TEAMS of them fit. */
 ceclConfig_t teams_config(void);
 
 /* Draws a communicator that is alive, larger ones more often than small ones. At least one must be alive. */
 struct team *teams_pick(uint64_t *x);
 
-/* In 5 of 16 cases, splits, shrinks or ends a communicator, but not the last. Ranks may enter the call late. */
+/* In 5 of 16 cases, splits or shrinks a communicator, or ends one if it is not the last. Ranks may come late. */
 void teams_change(uint64_t *x, uint64_t *y);
 
-/* Shrinks `t` to its ranks that do not leave, at least one. Only those ranks call. There must be room for another team;
+/* Shrinks `t` to the ranks that do not leave, at least one. Only these ranks call. There must be room for another team;
  * t may have failed. */
 void teams_shrink(struct team *t, const bool *leaves, uint64_t *x, uint64_t *y);
 bool teams_full(void);

@@ -1,5 +1,5 @@
-/* Variable all-to-alls, with exchanged places and with given ones: blocks without bytes; refusals, on which all ranks
- * agree, and which leave the communicator usable. test_collectives.c has random ones. */
+/* Variable all-to-alls, whose places ranks exchange or the caller gives: blocks without bytes, refused arguments,
+ * counts that differ between ranks, and a block that leaves its recvbuff. Random calls: test_collectives.c. */
 #include "buffers.h"
 #include "random_call.h"
 
@@ -61,7 +61,6 @@ TEST_BETWEEN(recvbuff_of_a_rank_that_receives_nothing_is_of_no_account, set_up, 
     works();
 }
 
-/* Each rank sends ten elements to each, in contiguous blocks. */
 static struct arguments tens(void)
 {
     struct arguments a;
@@ -129,7 +128,7 @@ TEST_BETWEEN(counts_that_differ_are_named_on_every_rank, set_up, tear_down)
                   "rank 1 sends 7 elements to rank 0 (sendcounts[0]), which expects 10 "
                   "(recvcounts[1])");
     a = tens();
-    a.recvcounts[multi_rank] = 11; /* on each rank; the message names rank 0 */
+    a.recvcounts[multi_rank] = 11; /* every rank's own block; the message names rank 0 */
     multi_refused(comm, call(&a, false), ceclInvalidUsage,
                   "rank 0 sends 10 elements to rank 0 (sendcounts[0]), which expects 11");
     a = tens();
@@ -154,7 +153,8 @@ TEST_BETWEEN(known_places_that_cannot_be_are_refused, set_up, tear_down)
     works();
 }
 
-/* Peers rely on announced places, so the communicator fails. The last rank calls last, and knows the others' buffers. */
+/* The last rank calls last, so it knows rank 0's recvbuff, and refuses its call. The others' calls wait for it, so the
+ * communicator fails. */
 TEST_BETWEEN(a_block_that_leaves_a_peers_recvbuff_ends_the_communicator, set_up, tear_down)
 {
     const bool odd = multi_rank == multi_nranks - 1;

@@ -96,7 +96,7 @@ TEST_BETWEEN(overlapping_buffers_are_refused, set_up, tear_down)
     snprintf(words, sizeof(words), "in place, sendbuff is %p", (void *)(recv + 64));
     BAD(words, ceclReduceScatter(recv + 60, recv + 64 + (size_t)multi_rank * 32, 8, ceclInt32,
                                  ceclSum, comm, 0));
-    /* A call without effect takes any addresses. */
+    /* A call of 0 elements takes any addresses. */
     multi_ok(comm, ceclAllReduce(send + 2, recv + 1, 0, ceclInt32, ceclSum, comm, 0));
 #define GATHER(...) \
     ceclAllGatherStrided(send, recv, &(ceclStrided_t){__VA_ARGS__}, ceclFloat, comm, 0)

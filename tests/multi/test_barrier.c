@@ -1,4 +1,4 @@
-/* ceclBarrier: a stream passes it after all ranks have reached it; peers see behind it what was written before it. */
+/* A stream passes ceclBarrier only when all ranks have reached it; then ranks see what peers wrote before it. */
 #include "multi.h"
 
 #define ROUNDS 200

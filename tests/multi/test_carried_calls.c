@@ -3,8 +3,8 @@
  * tests all else about several hosts. */
 #include "random_call.h"
 
-/* Whether to draw the call. NCCL has no strided calls, no tiles, and no all-to-all in place, and adds floats in
- * another order. In a group or a capture, ranks cannot exchange the places of a variable all-to-all. */
+/* Whether to draw the call. NCCL has no strided calls, no tiles, and no all-to-all in place, and adds floats in another
+ * order than the model. In a group or a capture, ranks cannot exchange the places of a variable all-to-all. */
 static bool is_carried(const struct random_call *c, bool together)
 {
     return c->type < ceclFloat16 && c->kind != ALL_GATHER_STRIDED &&
@@ -52,6 +52,6 @@ int main(int argc, char **argv)
     char name[32];
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     snprintf(name, sizeof(name), "host%s", rank ? rank : "0");
-    setenv("NCCL_HOSTID", name, 0); /* ranks may share a GPU, which NCCL refuses within a host */
+    setenv("NCCL_HOSTID", name, 0); /* ranks may share a GPU, which NCCL refuses on one host */
     return multi_main(argc, argv);
 }

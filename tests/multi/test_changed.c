@@ -4,7 +4,7 @@
 
 #include "memory.h"
 
-/* The test is skipped on GPUs. */
+/* Skips the test on GPUs. */
 static void open_on_host(enum given_mode how, size_t bytes, const char *why)
 {
     given_open(how, bytes);
@@ -18,7 +18,7 @@ static void open_on_host(enum given_mode how, size_t bytes, const char *why)
 struct mapped {
     unsigned char *at;
     size_t half, bytes; /* `bytes` of the two halves are in use */
-    int fd, other;      /* the file, with a third half after the two, and another file */
+    int fd, other;      /* the mapped file, which has a third half, and another file */
     bool has_holes;     /* every second page is unmapped; another thread may map memory there */
 };
 
@@ -59,7 +59,7 @@ REMAPPED(second_half_is_private, m->at + m->half, m->half, MAP_PRIVATE, m->fd, m
 REMAPPED(first_half_is_private, m->at, m->half, MAP_PRIVATE, m->fd, 0)
 REMAPPED(second_half_is_of_no_file, m->at + m->half, m->half, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
 REMAPPED(it_is_mapped_again, m->at, m->bytes, MAP_SHARED, m->fd, 0)
-/* Each change frees one page at most, so few mappings of other threads fit there. */
+/* No change frees more than one page, so few mappings of other threads fit there. */
 static void it_shrinks(struct mapped *m)
 {
     assert_ptr_equal(mremap(m->at, m->bytes, m->bytes - page(), 0), m->at);
@@ -85,7 +85,7 @@ static void it_grows(struct mapped *m)
     m->bytes = 2 * m->half;
     host_map(m->at + m->half, m->half, MAP_SHARED, m->fd, m->half);
 }
-/* Moves a mapping as mremap does, but never frees the old addresses in between. */
+/* Moves a mapping as mremap does, but keeps its old addresses reserved. */
 static void move(unsigned char *from, unsigned char *to, const struct mapped *m)
 {
     host_map(to, m->bytes, MAP_SHARED, m->fd, 0);
@@ -109,13 +109,13 @@ static void it_is_split(struct mapped *m)
     assert_int_equal(madvise(m->at + m->half, m->half, MADV_DONTFORK), 0);
 }
 
-/* on_use, else_: the error message of the next call; NULL: it succeeds. Without register-on-use, registered memory
- * becomes private, and any private memory is accepted. */
+/* Words of the next call's error with register-on-use (on_use) and without it (else_); NULL: the call succeeds. Without
+ * it, memory that has changed counts as private, even if it was registered, and a call takes private memory. */
 struct change {
     void (*make)(struct mapped *m);
     const char *on_use, *else_;
     size_t halves;  /* how many halves calls use before the change */
-    bool recv_only; /* a sendbuff is not refused */
+    bool recv_only; /* only a recvbuff is refused */
 };
 #define NONE "no memory of this process, at byte"
 static const struct change changes[] = {

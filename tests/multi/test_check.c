@@ -1,4 +1,4 @@
-/* CECL_CHECK=1: if arguments differ, all ranks get an error with both values; nothing is enqueued, and calls go on. */
+/* CECL_CHECK=1: if arguments differ, all ranks get an error with both values; nothing is enqueued, later calls work. */
 #include "multi.h"
 
 static ceclComm_t checked_comm(void)
@@ -105,7 +105,7 @@ static ceclResult_t gather_to(ceclComm_t comm, char *buffer, bool refused)
     return ceclGather(buffer, buffer + 1024, 8, ceclInt8, refused ? -1 : 0, comm, NULL);
 }
 
-/* Each rank compares its calls on all communicators of a group, even if one of them refuses. */
+/* A rank that refuses a call still compares its calls on all communicators of the group. */
 TEST(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable)
 {
     ceclComm_t comms[2] = {checked_comm(), checked_comm()};
@@ -216,7 +216,7 @@ TEST(a_refusal_on_a_communicator_fails_another_whose_ranks_do_not_see_it)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (a)
-        /* rank 2 agreed to refuse, and its communicator is usable */
+        /* ranks 0 and 1 agreed to refuse, so `a` is usable */
         multi_ok(NULL, ceclCommDestroy(a));
     if (b)
         multi_ok(NULL, ceclCommAbort(b));

@@ -1,5 +1,5 @@
-/* Random calls of all kinds, on communicators whose settings change the way of calls; large calls; calls on two
- * streams. test_mixed.c has random calls in flight together, on communicators of any members. */
+/* Random calls of all kinds, on communicators with settings that change how calls are carried out; large calls; calls
+ * on two streams. In test_mixed.c several random calls are in flight, on communicators of any members. */
 #include "random_call.h"
 
 #define LAST_CARRIED ALL_TO_ALL_STRIDED /* the kinds up to this one reduce nothing */
@@ -14,7 +14,8 @@ static void random_kinds(ceclComm_t comm, enum kind last, uint64_t seed)
     }
 }
 
-/* Each direction has a row with one SM. If one rank has few hardware queues, all ranks agree to keep flags on the host. */
+/* Each direction has a row with one SM. In the last row one rank has few hardware queues, so all keep flags on the
+ * host. */
 static const struct {
     const char *name, *value;
     const char *beside, *beside_value; /* another setting; NULL: none */
@@ -52,9 +53,9 @@ TEST(random_calls_are_right_under_each_setting)
     }
 }
 
-/* Where a call allows it, some ranks are in place and others not. The thresholds in turn: ranks wait for late ranks,
- * or for none; even small broadcasts go in pieces; other sizes are small calls; where SMs read at peers, copy engines
- * push all results, or all but an end, which SMs write. */
+/* Where a call allows it, some ranks are in place and others not. The rows in turn: ranks wait for late ranks; they
+ * wait for none; even small broadcasts go in pieces; other sizes are small calls; where SMs read at peers, copy engines
+ * push all results, or all but an end. */
 TEST(random_calls_are_right_under_other_thresholds)
 {
     static const char *const rows[] = {
@@ -108,7 +109,7 @@ TEST_WITH_COMM(large_blocks_are_right)
             large_block_is_right(comm, i / 2, sizes[s], i % 2);
 }
 
-/* Nothing waits between the calls on two streams. The second call reads the first one's result. */
+/* Neither a host nor an event waits between calls on the two streams. The second call reads the first one's result. */
 TEST_WITH_COMM(calls_on_two_streams_run_in_call_order)
 {
     enum { COUNT = 20000, ROUNDS = 20 };

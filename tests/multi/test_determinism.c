@@ -1,9 +1,9 @@
-/* A sum of floats depends on the order of the additions. cecl gives the same bits on every rank, in every run, on any
- * number of SMs, in any direction, by every path: those of a plain loop in rank order. (NaNs, and memory of all kinds:
+/* A sum of floats depends on the order of the additions. cecl gives the bits of a plain loop in rank order: on every
+ * rank, in every run, on any number of SMs, in any direction, by every path. (NaNs, and memory of all kinds:
  * test_collectives.c, test_mixed.c.)
  *
- * On a GPU a rank, or with CECL_TEST_BIG=1, every path and type runs 1,000 times. Otherwise each path runs about 100
- * times, fewer with more than 4 ranks or CECL_TEST_SHARE. (The path of large pushed sums: see its test.) */
+ * With a GPU for each rank, or with CECL_TEST_BIG=1, every path and type runs 1,000 times. Otherwise each path runs about
+ * 100 times, fewer with more than 4 ranks or CECL_TEST_SHARE. (Large pushed sums have a test of their own.) */
 #include "multi.h"
 
 #include "../reduce_reference.h"
@@ -17,7 +17,7 @@ static const ceclDataType_t types[] = {ceclBfloat16, ceclFloat16,    ceclFloat32
                                        ceclFloat64,  ceclFloat8e4m3, ceclFloat8e5m2};
 #define TYPES (sizeof(types) / sizeof(types[0]))
 
-/* Exponents of inputs: sums of many inputs round, and no sum overflows. */
+/* Exponents of inputs: with these, many sums are rounded, and none overflows. */
 static const struct {
     int least, most;
 } exponents[CECL_NUM_TYPES] = {

@@ -1,4 +1,4 @@
-/* The device-side communicator for kernels of the caller: its values are right. On the host device, host code may call
+/* The device-side communicator, for kernels of the caller, has the right values. On the host device, host code may call
  * the same functions, so barriers and signals are tested, too. tests/gpu tests kernels. */
 #include <cecl/cecl_device.h>
 #include <sched.h>
@@ -70,13 +70,13 @@ TEST_WITH(comm_of_hosts(), barriers_order_what_ranks_write)
             assert_int_equal(own[p], round * 100 + p);
         assert_true(ceclBarrierBlock(dc, slot));
         if (round == ROUNDS / 2)
-            dc = device_comm(comm); /* as a later launch, which reads the counts from memory */
+            dc = device_comm(comm); /* as in a later launch, which reads the counts from memory */
     }
     assert_false(ceclBarrierBlock(dc, CECL_DEVICE_BLOCKS));
     assert_false(ceclBarrierBlock(dc, -1));
 }
 
-/* Epochs wrap to 0: they are compared cyclically. */
+/* Epochs wrap around to 0, so they are compared cyclically. */
 TEST_WITH(comm_of_hosts(), barriers_go_on_past_the_wrap)
 {
     const ceclDeviceComm_t dc = device_comm(comm);

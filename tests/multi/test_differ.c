@@ -10,7 +10,7 @@
 static ceclComm_t comm;
 static float *send, *recv;
 
-/* All small calls have different counts. */
+/* A rank's small calls all have different counts, so a call that it leaves out shows as another count. */
 static ceclResult_t reduce(size_t count, ceclRedOp_t op)
 {
     return ceclAllReduce(send, recv, count, ceclFloat, op, comm, NULL);
@@ -69,7 +69,7 @@ static ceclResult_t make(enum difference difference, int index)
                                          : reduce(count, ceclSum);
 }
 
-/* What all ranks say. "%d": the odd rank. Of two ranks in an all-to-all only one knows the other's call. */
+/* Words of the error on every rank. "%d": the odd rank. In an all-to-all some ranks do not know which rank is odd. */
 static const char *const words_of[DIFFERENCES][3] = {
     [OTHER_COUNT] = {"ceclAllReduce, call 6 of this communicator: ranks differ in count: ",
                      "90 on rank ", "89 on rank %d"},
@@ -103,7 +103,7 @@ TEST(calls_that_differ_are_an_error_on_all_ranks)
             if (i > ODD_CALL) /* this rank knows that a peer made an earlier call differently */
                 assert_int_not_equal(result, ceclSuccess);
         }
-        /* A peer may still be in the call. */
+        /* A peer may still wait in the call, and report the difference later. */
         assert_int_not_equal(multi_async_within(comm, PROMPT), ceclSuccess);
         for (int i = 0; i < 3; i++) {
             char expected[128];

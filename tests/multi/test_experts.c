@@ -1,4 +1,4 @@
-/* ceclDispatch and ceclCombine bring rows to experts and back, with and without scales; ceclSumRows. */
+/* ceclDispatch and ceclCombine, which bring rows to experts and back, with and without scales; ceclSumRows. */
 #include "buffers.h"
 
 #include <sys/mman.h>
@@ -8,10 +8,10 @@
 #define ROWS 12   /* at most, in a block */
 #define ROW 20    /* bytes, at most */
 #define SCALE 6   /* bytes of a row's scales, at most */
-#define ALIGN 8   /* rows; an expert's room is a multiple of up to this many */
+#define ALIGN 8   /* in rows: an expert's room is a multiple of at most this */
 #define BLOCKS (RANKS * EXPERTS)
 
-/* What a rank sends, what its experts receive, and what comes back: rows, scales, and splits. */
+/* [0]: what a rank sends; [1]: what its experts receive; [2]: what comes back. */
 static unsigned char *rows[3], *scales[3];
 static uint64_t *splits[3];
 static size_t capacity; /* rows of each buffer */
@@ -303,7 +303,7 @@ TEST_BETWEEN(refused_experts_do_no_harm, set_up, tear_down)
     out_and_back(2);
 }
 
-/* On the host device a call with the same arguments worked before, so only the memory can be wrong. */
+/* A call with the same arguments succeeds first, so a later refusal can only be due to the memory. */
 TEST_BETWEEN(arrays_that_lose_their_memory_are_refused, set_up, tear_down)
 {
     static const char *const names[] = {"sendsplits", "recvsplits", "experts->sendscales"};

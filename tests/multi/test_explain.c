@@ -24,7 +24,7 @@ static ceclExplanation_t explain(ceclComm_t who, ceclOp_t op, const void *send, 
     return e;
 }
 
-/* A block this small goes to the next rank as a whole, and comes back. */
+/* A block of BLOCK bytes is not cut into pieces: it goes to the next rank, and comes back. */
 TEST_BETWEEN(what_calls_do_is_told, set_up, tear_down)
 {
     const int n = multi_nranks;
@@ -140,7 +140,7 @@ TEST_BETWEEN(they_hold_until_set_anew, set_up, tear_down)
     assert_non_null(strstr(explain(comm, ceclOpAllGather, shard, recv_buffer, LARGE).path, "push"));
 }
 
-/* One call of a group may use a local copy, the other must not: the group has just one local copy. */
+/* Of the group's two calls, `lax` may use local copies: each keeps the policy that was set when it was made. */
 TEST_BETWEEN(calls_of_a_group_keep_their_own, set_up, tear_down)
 {
     ceclExplanation_t e;

@@ -9,7 +9,7 @@
 #define WINDOW 24 /* launches between two checks of all results */
 #define LAUNCHES 10000
 
-#define ALL_KINDS (MESSAGE + 1) /* BY_SPLITS gives a message: test_experts.c captures splits */
+#define ALL_KINDS (MESSAGE + 1) /* BY_SPLITS stands for messages: test_experts.c captures splits */
 
 struct work {
     struct random_slot slot;
@@ -26,7 +26,7 @@ static ceclResult_t call(const struct work *w, ceclComm_t comm, ceclStream_t str
     return random_make(comm, &c, grouped);
 }
 
-/* Each rank draws its kinds of memory. On GPUs captured collectives are in the pool, to do without a bounce buffer. */
+/* Each rank draws its kinds of memory. On GPUs collectives use the pool, so that captures need no bounce buffers. */
 static enum memory_kind draw_memory(ceclComm_t comm, int kind, uint64_t *x, uint64_t *own)
 {
     const bool in_pool = random_next(x) % 2 || (kind < BY_SPLITS && multi_on_gpus(comm));
@@ -186,7 +186,7 @@ static void close_arena(void)
     multi_ok(NULL, ceclCommDestroy(a.comm));
 }
 
-/* Until the next check, each graph stays on one stream, because a program must not use its buffers on two at once. */
+/* Until the next check, each graph stays on one stream, because a program must not use its buffers on two streams. */
 static void launch_one(struct launch *l, int g, ceclStream_t stream)
 {
     l->calls = a.calls[g];
@@ -222,7 +222,7 @@ static void go_on(int windows)
     }
 }
 
-/* Small calls keep a count of their own. Captured urgent calls use the same path as other calls. */
+/* i = 1: small calls, which count their runs if captured. i = 2: urgent calls, with a path of their own if not. */
 TEST(graphs_and_eager_calls_go_on_in_any_order)
 {
     const char *given = getenv("CECL_TEST_CALLS");

@@ -1,4 +1,4 @@
-/* Wrong uses of graphs are refused by name. Graphs of a failed communicator end in time; its error names the rank. */
+/* Errors name wrong uses of graphs. Graphs of a failed communicator end in time, and its error names the faulty rank. */
 #include "multi.h"
 
 #include <pthread.h>
@@ -135,7 +135,7 @@ TEST_THAT_FAILS(a_call_that_others_do_not_make_ends_in_time)
 }
 
 /* A launch waits inside CUDA while the stream's queue is full; on the host device the queue grows. No launch can end
- * here, because the last rank launches nothing. The limit is short only once all others wait for that rank. */
+ * here, because the last rank launches nothing. The time limit is made short once all others wait for that rank. */
 TEST_THAT_FAILS(a_full_launch_queue_does_not_hold_up_a_failure)
 {
     enum { CALLS = 50 };
@@ -181,8 +181,8 @@ static bool replays_outlast(int limit_ms)
     return right;
 }
 
-/* Time in the program's own work before the call does not count as waiting. Each rank's limit is its own, so two ranks
- * are enough. A standstill of the machine may outlast the first limit. */
+/* All replays together outlast the time limit, but none alone. Each rank keeps time for itself, so two ranks are
+ * enough. If the machine stands still, one replay may outlast the first limit. */
 TEST(many_replays_without_a_pause_are_no_timeout)
 {
     if (multi_nranks > 2)

@@ -66,8 +66,8 @@ TEST_BETWEEN(nested_empty_and_single_groups_are_right, set_up, tear_down)
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "no ceclGroupStart");
 }
 
-/* Peers write to bounce buffers, which are the same in each group. So the calls differ from those that were checked
- * before only in the program's own buffers. */
+/* All groups use the same bounce buffers. So they differ from a group that was checked before only in the program's own
+ * buffers, which must be checked again. */
 TEST_BETWEEN(calls_that_share_private_memory_are_refused_again_and_again, set_up, tear_down)
 {
     struct memory one = memory_new(comm, MEMORY_PRIVATE, all),
@@ -91,7 +91,7 @@ TEST_BETWEEN(calls_that_share_private_memory_are_refused_again_and_again, set_up
     works(12);
 }
 
-/* The copies of a group of two gathers, whose private recvbuffs begin `second` bytes apart. */
+/* The number of copies in a group of two gathers, whose private recvbuffs begin `second` bytes apart. */
 static int copies_of_two(unsigned char *recv, size_t second)
 {
     ceclExplanation_t e;

@@ -1,6 +1,6 @@
 /* Ways to join a communicator, and their failures: callbacks of the caller that fail at any call, and ids that are used
- * wrongly. No failure leaks a descriptor or a thread. (tests/unit/test_boot_tcp.c and tests/fault: ranks that never
- * come, or that join in another way than the others.) */
+ * wrongly. No failure leaks a descriptor or a thread. (tests/unit/test_boot_tcp.c and tests/fault test ranks that never
+ * come, or that join in another way than others.) */
 #include <malloc.h>
 
 #include "held.h"
@@ -47,7 +47,7 @@ TEST(cycles_leak_no_descriptor_thread_or_mapping)
     ceclComm_t comm = multi_comm(NULL);
     const bool gpus = multi_on_gpus(comm);
     multi_ok(NULL, ceclCommDestroy(comm));
-    /* A leak in each cycle shows after a few cycles. Rare leaks are left to two ranks, which make most cycles. */
+    /* A leak in each cycle shows after a few cycles. To find rare leaks two ranks make more cycles. */
     const int cycles = multi_share(given ? atoi(given) : gpus ? 20 : multi_nranks > 2 ? 200 : 1000);
     struct held warm = {0};
     mallopt(M_ARENA_MAX, 2); /* more arenas of malloc (mappings) would come and go with threads */
@@ -84,8 +84,8 @@ TEST_BETWEEN(callbacks_that_fail_at_any_call_fail_the_join, held_before, held_af
     }
 }
 
-/* The exchange fails on one rank only. The others notice it in their next callback, or, if there is none, when they
- * connect: they call the first rank, which hangs up, and wait for the last, which no longer listens. */
+/* The exchange fails on one rank only. The others notice it in their next callback, or, if there is none, when the mesh
+ * connects: the failing rank sends nothing, and no longer listens. */
 static void a_callback_that_fails_on(int failing)
 {
     const int calls = calls_of_a_join();
@@ -139,7 +139,7 @@ TEST(a_rank_taken_twice_through_callbacks_is_refused_at_once)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The last rank still takes part, because the others wait for it. */
+/* The last rank still takes part in the exchange, because the others wait for it. */
 TEST_BETWEEN(a_null_handle_on_one_rank_is_told_to_all, held_before, held_after)
 {
     const ceclConfig_t config = multi_config();

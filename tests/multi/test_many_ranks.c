@@ -95,7 +95,7 @@ TEST(a_refused_rank_is_told_to_all_processes)
     assert_true(!comms[0] && !comms[1]);
 }
 
-/* Rank 0's process also joins a communicator that gets no peers, so its group fails. */
+/* Rank 0's process also makes a communicator of one rank, by a bad id, so its group fails. */
 TEST(another_failed_join_ends_the_communicator_at_its_peers)
 {
     const ceclConfig_t config = on_host();

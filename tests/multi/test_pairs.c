@@ -125,7 +125,7 @@ TEST_WITH(multi_comm_under("CECL_CHECK", "1", NULL), a_check_of_calls_holds_up_n
     }
 }
 
-/* Returns when all ranks have made both. buffer [out]: 64 bytes. */
+/* Makes a communicator and a buffer of 64 bytes. Returns when all ranks have both. */
 static ceclComm_t comm_and_buffer(int timeout_ms, unsigned char **buffer)
 {
     ceclComm_t comm = multi_comm(NULL);
@@ -162,7 +162,7 @@ static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, i
 TEST(ranks_that_all_send_first_or_all_receive_first_are_told_to_group)
 {
     for (int sends_first = 0; sends_first < 2; sends_first++)
-        for (int calls = 1; calls <= 2; calls++) /* with 1, the other call is never reached */
+        for (int calls = 1; calls <= 2; calls++) /* with 1, a rank makes no second call */
             ranks_that_wait_for_each_other_are_told_to_group(sends_first, calls);
 }
 
@@ -246,7 +246,7 @@ TEST_WITH_COMM(a_group_is_explained)
     assert_int_equal(explanation.zeroSm, multi_nranks > 1 && !multi_shares_gpu(comm));
 }
 
-/* A group posts its receive first, and a sender waits for its receiver up to 1 s, so it finds the receive posted. */
+/* A group posts its receive first, and a sender waits for its receiver up to 1 s, so it finds the receive, and pushes. */
 TEST(ranks_that_exchange_much_push_what_they_send)
 {
     const size_t much = 8 << 20; /* see launch/messages.c */

@@ -75,8 +75,8 @@ static void change_pieces(struct range *range, uint64_t *own)
     }
 }
 
-/* One round: a buffer across a seam, within a piece, or over two whole pieces. On the host device a piece is a mapping
- * of its own, and a registered buffer must lie within one. */
+/* Calls on a buffer that lies across a seam of two pieces, within a piece, or over two whole pieces. On the host device a
+ * piece is a mapping of its own, and a registered buffer must lie within one. */
 static void call_on_pieces(struct range *range, uint64_t round, uint64_t *all, uint64_t *own)
 {
     const enum given_role role = (enum given_role)(multi_draw(all) % ROLES);

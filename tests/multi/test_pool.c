@@ -74,7 +74,7 @@ TEST(a_full_pool_is_out_of_memory_on_all_ranks_and_stays_usable)
     multi_ok(NULL, ceclCommDestroy(comm));
 }
 
-/* Sizes that the program did not set follow the pool's size. */
+/* Sizes that the program does not set are chosen to fit into the pool. */
 TEST(a_small_pool_holds_what_the_communicator_needs)
 {
     for (int64_t bytes = 64 << 20; bytes <= 256 << 20; bytes *= 2) {

@@ -1,6 +1,6 @@
-/* Ranks that are late or stay away, and communicators that have failed: what is refused and reported, and what goes on.
- * Then everything can be destroyed, nothing leaks, and the processes make a new communicator. tests/fault has one
- * rank's faults in each call. */
+/* Ranks that are late or stay away, and communicators that have failed: what is refused or reported, and what still
+ * works. Afterwards everything can be destroyed, nothing leaks, and the processes make a new communicator. tests/fault
+ * tests a rank's faults in each call. */
 #include "held.h"
 #include "multi.h"
 
@@ -97,7 +97,7 @@ TEST_BETWEEN(of_several_late_ranks_one_that_gives_up_is_heard, held_before, held
     bool heard = false;
     if (multi_nranks < 3)
         skip_because("it needs 3 ranks");
-    for (int try = 0; try < 10 && !heard; try++) /* a busy machine may be late */
+    for (int try = 0; try < 10 && !heard; try++) /* rank 1 may be late on a busy machine */
         heard = try_to_be_heard();
     assert_true(heard);
 }

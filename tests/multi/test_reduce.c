@@ -47,7 +47,7 @@ static void check_large(uint32_t *got, const uint32_t *recv, size_t count, uint3
                         const char *after)
 {
     size_t wrong = 0, first = 0, last = 0;
-    uint32_t n = (uint32_t)multi_nranks, want = 0; /* by how much the ranks' inputs differ */
+    uint32_t n = (uint32_t)multi_nranks, want = 0; /* the part of the sum that depends on ranks */
     int any;
     for (int r = 0; r < multi_nranks; r++)
         want += large_element(r, 0, 0);
@@ -101,9 +101,9 @@ static void run_large(bool crowded, size_t count)
     free(plain);
 }
 
-/* Large odd blocks, read at the peers. The SMs that reduced them write the results to all ranks; beyond 32 MiB all but
- * the end is pushed. Other copies fill the links, which makes data take longer. On GPUs this is done
- * several times, after one run without these copies, and another one with more SMs. */
+/* Large blocks of odd sizes, which SMs read at the peers. These SMs write the results to all ranks; beyond 32 MiB copy
+ * engines push all but the end. The crowd's copies fill the links, so data takes longer. On GPUs runs with a crowd follow
+ * two runs without one, the second with more SMs. */
 TEST_BETWEEN(large_all_reduces_are_right, set_up, tear_down)
 {
     const bool on_gpus = multi_on_gpus(comm);
@@ -137,7 +137,7 @@ TEST_BETWEEN(without_sms_they_are_refused, set_up, tear_down)
     multi_refused(comm,
                   ceclAllReduce(send_buffer, recv_buffer, 900, ceclInt32, ceclSum, comm, NULL),
                   ceclInvalidUsage, "CECL_SM_NEVER");
-    /* One rank reduces the single element; all others refuse with that rank. */
+    /* Only one rank has to reduce the single element, and needs an SM for it; all ranks refuse. */
     multi_refused(comm, ceclReduce(send_buffer, recv_buffer, 1, ceclInt32, ceclSum, 0, comm, NULL),
                   ceclInvalidUsage, "CECL_SM_NEVER");
     multi_ok(comm, ceclSetOptions(comm, NULL));

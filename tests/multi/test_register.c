@@ -149,7 +149,7 @@ TEST_BETWEEN(a_handle_serves_once, set_up, tear_down)
     deregistered(kept);
 }
 
-/* Unmaps memory, and leaves a hole that no other thread fills. On GPUs the barrier only makes that likely. */
+/* Unmaps memory, and leaves a hole that no other thread fills. On GPUs one may, which the barrier makes unlikely. */
 static void make_hole(struct memory *m)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -275,7 +275,8 @@ static ceclResult_t gather_variable(unsigned char *recv)
                           comm, NULL);
 }
 
-/* The last call finds earlier calls' memory replaced, and their window closes. Many calls make a group move its layouts. */
+/* The last call finds earlier calls' memory replaced, so their window closes. With so many calls the group's layouts
+ * move. */
 TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
 {
     enum { CALLS = 40 };
@@ -425,7 +426,7 @@ TEST_BETWEEN(a_refused_registration_ends_no_other, set_up_manual, tear_down)
     memory_free(comm, &m);
 }
 
-/* The other ranks are refused a registration and a call on memory of their pending call. Then the last rank makes it. */
+/* All ranks but the last are refused a registration and a call on their pending call's memory. Then the last calls. */
 TEST_BETWEEN(what_is_refused_leaves_a_pending_call_as_it_is, set_up, tear_down)
 {
     const bool late = multi_rank == multi_nranks - 1;

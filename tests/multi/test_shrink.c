@@ -44,7 +44,7 @@ static void end(ceclComm_t comm)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* An interrupted exchange leaves all later frames of the mesh unreadable. */
+/* An exchange that was cut off leaves the mesh unusable for later exchanges. A shrink needs none. */
 TEST(after_an_exchange_that_was_cut_off_all_may_stay)
 {
     ceclComm_t comm = joined(1000);
@@ -271,7 +271,7 @@ static void own_and_another_are_named(const struct lists *lists)
         fail_msg("rank %d: %s", multi_rank, ceclGetLastError(NULL));
 }
 
-/* Shrinks with this rank's list. Ranks come one after the other, in ascending or descending order; each is first once. */
+/* Shrinks with this rank's list. Ranks come one after the other, in ascending or descending order, from any rank on. */
 static ceclResult_t shrink_in_turn(const struct lists *lists, int order, int ms, ceclComm_t comm,
                                    ceclComm_t *rest)
 {

@@ -75,7 +75,7 @@ TEST_WITH_COMM(a_config_is_the_childs_alone)
     ceclPoolStats_t mine, theirs;
     config.poolBytes = 64 << 20;
     config.stagingBytes = 1 << 20;
-    config.cudaDevice = 999; /* the rank keeps its GPU */
+    config.cudaDevice = 999; /* not used: the rank keeps its GPU */
     multi_ok(comm, ceclCommSplit(comm, 0, 0, &child, &config));
     multi_ok(comm, ceclPoolStats(comm, &mine));
     multi_ok(child, ceclPoolStats(child, &theirs));

@@ -1,5 +1,5 @@
-/* Calls whose splits are in device memory: refusals, after which the communicator is usable; blocks that do not fit,
- * which every rank reports. test_collectives.c has random splits, test_experts.c captured ones. */
+/* Calls whose splits (counts of rows) are in device memory: refusals, after which the communicator is usable; blocks that
+ * do not fit, which every rank reports. test_collectives.c has random splits, test_experts.c captured ones. */
 #include "buffers.h"
 #include "random_call.h"
 

@@ -48,7 +48,7 @@ static void fill(int seed)
     multi_put(p.parent, p.in, host, BYTES);
 }
 
-/* The parent gathers, and the child sums what was gathered: right only one after the other. */
+/* The parent gathers, and the child sums what was gathered, which is right only if the calls run in this order. */
 static void enqueue(ceclStream_t stream)
 {
     multi_ok(p.parent, ceclAllGather(p.in, p.gathered, COUNT, ceclInt, p.parent, stream));
@@ -230,7 +230,7 @@ TEST_WITH_PAIR(an_event_that_was_never_recorded_holds_nothing)
     multi_ok(p.parent, ceclEventDestroy(p.parent, event));
 }
 
-/* The event and the stream have other makers, which end first. */
+/* Another communicator makes the event and the stream, and ends before this one waits for the event. */
 TEST_WITH_COMM(an_event_outlives_its_communicator_and_its_stream)
 {
     ceclComm_t maker = multi_comm(NULL);

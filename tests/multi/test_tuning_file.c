@@ -135,7 +135,7 @@ static bool is_late_behind(int calls)
     return multi_how_many(after.late > before.late) > 0;
 }
 
-/* A rank of a busy machine may come too late, or not late enough. So each case has some tries. */
+/* On a busy machine a rank may come too late, or not late enough. So each case has four tries. */
 static void expect_late(bool late, const char *tuning, int calls)
 {
     bool is_late = !late;
@@ -145,7 +145,8 @@ static void expect_late(bool late, const char *tuning, int calls)
     assert_int_equal(is_late, late);
 }
 
-/* A GPU held at the first of two calls is behind: it needs no late host for that one. For the last call it may. */
+/* Rank 1 holds up rank 0's GPU as well. With two held calls that GPU is behind (see cecl_places_patience), because the
+ * first of them comes before the last call that all ranks have published; with one held call it is not. */
 TEST_BETWEEN(a_rank_whose_gpu_is_behind_waits, NULL, forget_tuning)
 {
 #define NO_OTHER_WAIT "late.wait_ns * any 0\nlate.pending_ns * any 0\n"
