@@ -80,7 +80,7 @@ static void add_rows(struct cecl_bound *bound, struct cecl_command *command,
                                                          .src_pitch = (size_t)copy->src_pitch};
 }
 
-/* Binds either the row copies of a step or its contiguous copies, because each kind has an array of its own. */
+/* rows: binds the copies of rows of a step; otherwise its contiguous copies. Each kind has an array of its own. */
 static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, bool rows, struct cecl_bound *bound)
 {
@@ -230,8 +230,8 @@ static void write_done(const struct cecl_engine *engine, uint32_t phase, struct 
                      add_op(bound, CECL_LANE_MAIN, CECL_MEMOP_WRITE, engine->flags.done));
 }
 
-/* Whether the side lane follows the main lane already, because the last command is an urgent one of the main lane,
- * which runs on the side lane's stream. */
+/* Whether the side lane already follows the main lane: the last command so far is an urgent one of the main lane, and
+ * urgent commands run on the side lane's stream. */
 static bool follows_by_itself(const struct cecl_bound *bound, int lane)
 {
     const struct cecl_command *last = last_command(bound);

@@ -9,8 +9,8 @@ enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,
     CECL_COMMAND_ROWS,
-    /* Copies of flags of one counter and phase. Other phases get another batch, because a batch has no order,
-     * and a peer must not see a later phase before an earlier one. */
+    /* Copies of flags of one counter and phase. Each phase has a batch of its own: a batch has no order, and a peer
+     * must not see a later phase before an earlier one. */
     CECL_COMMAND_FLAGS,
     CECL_COMMAND_REDUCTIONS,
     CECL_COMMAND_AFTER, /* the command's lane waits for lane `first` */

@@ -29,8 +29,8 @@
  * the kernel itself counts captured calls: for a small call and, if `meets` (as in struct cecl_device), for a reduction
  * between two barriers. All ranks decide alike. Frees the plan on failure.
  *
- * number  the call's number among the communicator's captured calls. Equal on all ranks, and not 0.
- *         (0 for copies within this rank.) */
+ * number  the call's number among the communicator's captured calls, equal on all ranks and not 0; 0 for
+ *         copies within this rank */
 ceclResult_t cecl_plan_capture(struct cecl_plan *plan, bool meets, uint32_t number);
 
 #endif

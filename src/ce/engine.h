@@ -14,15 +14,15 @@ struct cecl_bound;
 struct cecl_told {
     bool inputs_readable, late; /* as in struct cecl_means; equal on all ranks */
     uint64_t earlier;           /* as in struct cecl_part */
-    /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. An entry is empty if the rank came later, or if
-     * no peer touches the buffer. nbuffers 0: nothing was told, because no rank touches buffers of others */
+    /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. An entry is empty if that rank came later than
+     * this one, or if no peer touches the buffer. nbuffers 0: nothing was told, because no rank touches another's
+     * buffers */
     struct cecl_peer_buffer *buffers;
     size_t nbuffers;
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs this array */
     uint64_t *send_at;
     size_t nsend_at;
-    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: this rank and all others are outside, or none
-     * is */
+    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: all ranks are outside, or none is */
     uint64_t *outside;
     size_t noutside;
 };
@@ -86,8 +86,8 @@ void cecl_bound_free(struct cecl_bound *bound); /* NULL has no effect */
 ceclResult_t cecl_engine_run(struct cecl_engine *engine, const struct cecl_bound *bound,
                              ceclStream_t stream, const struct cecl_capture *capture,
                              bool *started);
-/* From the first captured call on: whether the latest call, or launch of a graph, is done. Returns ceclSuccess if so,
- * and before the first captured call; otherwise ceclInProgress. */
+/* Returns ceclInProgress if a call was captured, and the latest call, or launch of a graph, is not done. Otherwise
+ * returns ceclSuccess. */
 ceclResult_t cecl_engine_query(const struct cecl_engine *engine);
 
 /* The report of ceclExplain on a plan. */

@@ -13,7 +13,7 @@
  *     place:
  *            | barrier 1 | my block -> block r of every peer | barrier 2
  *            | for each rank before me that is out of place: my piece of its block -> that rank | barrier 3 |
- *     and where a rank came late: the same without barrier 2
+ *     if a rank came late: the same without barrier 2
  *
  * A call with only one block, if it is large, goes another way: see lower_spread.c.
  *
@@ -23,8 +23,8 @@
  *
  * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call, the later one of two
  * ranks makes both copies between them, in stream order: the block to the receiver, then the piece back to the owner
- * (route.c). A late call has the same barriers whether or not the later rank is in place, so its peers need not
- * know. */
+ * (route.c). A late call has the same barriers whether the later rank is in place or not, so its peers need not know
+ * which. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)

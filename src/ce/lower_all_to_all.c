@@ -1,10 +1,9 @@
-/* A block from each rank for each rank: all-to-all. Block p of rank r's sendbuff becomes block r of
- * rank p's recvbuff.
+/* A block from each rank for each rank: all-to-all. Block p of rank r's sendbuff becomes block r of rank p's recvbuff.
  *
  *     push: | barrier 1 | my block p -> block r at p, for all p; own block locally | barrier 2 |
  *     pull: | barrier 1 | block r at p -> my block p, for all p; own block locally | barrier 2 |
  *
- *     a local copy of my own block may go on the side lane, at the same time as the others
+ *     a local copy of my own block may go on the side lane, at the same time as the other copies
  *
  *     without a local copy, in as many rounds as staging requires, which alternate
  *     between its halves:
@@ -14,9 +13,8 @@
  *            | the pieces of the round before, in my staging -> their owners | barrier |
  *            | the pieces of the last round -> their owners | barrier |
  *
- * Pull reads the peers' sendbuffs, so every rank must be able to reach them. In place, the block that is to
- * leave still lies where the arriving block belongs. So blocks pass through staging at the
- * receiver, in chunks that fit there:
+ * Pull reads the peers' sendbuffs, so every rank must be able to reach them. In place, the block that is to leave still
+ * lies where the arriving block belongs. So blocks pass through staging at the receiver, in chunks that fit there:
  *
  *     for each chunk:
  *     | barrier | my block p -> staging place r at p | barrier | staging -> my blocks |
@@ -28,8 +26,8 @@
  *     | barrier | my block p, in my second half -> its place at p | at last: barrier |
  *
  * The first barrier of a chunk says "my staging is free": in stream order it follows the copies that read staging. The
- * second barrier says "your data is there". Each rank sends its blocks before the second barrier; only after it do the
- * arriving blocks overwrite them. */
+ * second barrier says "your data is there". Each rank sends its blocks before the second barrier; only after that
+ * barrier do the arriving blocks overwrite them. */
 #include <inttypes.h>
 
 #include "ce/lowering.h"

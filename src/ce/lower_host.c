@@ -11,8 +11,8 @@
  * a call of 1 MiB took longer in 2 or 4 chunks.
  *
  * No barrier comes first, because calls alternate between two halves; the verifier shows that two halves are enough.
- * Calls through slots (lower_small.c) alternate with them: one counter selects the half. No rank touches a peer's
- * buffers. */
+ * Calls through slots (lower_small.c) take part in the alternation: one counter selects the half for both kinds. No
+ * rank touches a peer's buffers. */
 #include "ce/lowering.h"
 
 /* Where the block from rank `from` to rank `to` lies in memory of the host. */
@@ -30,7 +30,7 @@ static uint64_t bytes_of(const struct cecl_part *part, int from, int to)
     return is_there ? 0 : cecl_call_block(&part->call, from, to).bytes;
 }
 
-/* Copies this rank's blocks to its half. One block for all ranks is copied once. */
+/* Copies this rank's blocks to its half. A block that goes to all ranks is copied only once. */
 static void send(const struct cecl_part *part, struct cecl_plan *plan)
 {
     const int me = part->call.rank;

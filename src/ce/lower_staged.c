@@ -143,8 +143,8 @@ struct pipeline {
     const uint32_t *which;
     uint32_t count;
     uint64_t room; /* bytes from a chunk's room in staging to the next chunk's */
-    /* as in struct cecl_chunks. Equal for all chunks: a later chunk may arrive in the same room while the result still
-     * lies at `own` */
+    /* as in struct cecl_chunks, but equal for all members: while a result lies there, a later chunk may arrive in the
+     * same room */
     uint64_t own;
     uint32_t side_from; /* the side lane's phase before the pipeline */
 };
@@ -265,7 +265,7 @@ static ceclResult_t run(const struct pipeline *pipeline, struct cecl_plan *plan)
     CECL_TRY(begin_member(pipeline, &sent));
     CECL_TRY(begin_member(pipeline, &reduced));
     cecl_plan_barrier(plan);
-    /* flags already order the side lane after this barrier, but CUDA does not see flags as dependencies */
+    /* the flags that the side lane awaits come after this barrier, but CUDA does not take flags for dependencies */
     side_follows(plan);
     uint32_t arrived = main_turn(pipeline, &sent, plan);
     while (reduced.member < pipeline->count) {

@@ -5,8 +5,7 @@
 
 #include "ce/lowering.h"
 
-/* The three kinds of reductions: each rank receives its own share, all ranks receive everything, or the root
- * does. */
+/* The three kinds of reductions: each rank receives its own share, all ranks receive everything, or the root does. */
 static inline bool scatters(const struct cecl_part *part)
 {
     return part->call.op->to == CECL_TO_EACH;
@@ -66,7 +65,7 @@ static inline uint64_t unit_of(const struct cecl_part *part, uint64_t bytes)
     return bytes >= CECL_CHUNK_ALIGN ? CECL_CHUNK_ALIGN : part->call.element;
 }
 
-/* The largest chunk that has at most `bytes`. */
+/* The largest size of a chunk that is at most `bytes`. */
 static inline uint64_t aligned(const struct cecl_part *part, uint64_t bytes)
 {
     return bytes - bytes % unit_of(part, bytes);

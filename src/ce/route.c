@@ -10,9 +10,9 @@
  *     a copy that touches the buffer of a later rank    is left to that rank,
  *     a copy that an earlier rank leaves to this rank   is made here, in the same wave.
  *
- * The barriers stay, and the copies of a wave have no order among them. So another rank can make a copy, if it makes it
- * in the same wave. The order of two waves matters only for copies between the same two ranks, and the later rank makes
- * all of these. Copies to and from staging stay with their rank, because every rank knows where staging lies.
+ * The barriers stay, and the copies of a wave have no order among them. So one rank can make another's copy, in the
+ * same wave. The order of two waves matters only for copies between the same two ranks, and the later rank makes all of
+ * these. Copies to and from staging stay with their rank, because every rank knows where staging lies.
  *
  * The copies that this rank takes over are mostly pulls. They share a batch with its pushes: a second stream would gain
  * nothing, because a single copy engine makes all of a GPU's copies over links. */
@@ -25,8 +25,7 @@ static bool is_users(const struct cecl_place *place, int mine)
     return place->rank != mine && cecl_area_is_users(place->area);
 }
 
-/* Returns the rank whose buffer a copy made by rank `mine` touches. -1: the copy touches no other rank's
- * buffer. */
+/* Returns the rank whose buffer a copy made by rank `mine` touches. -1: the copy touches no other rank's buffer. */
 static int foreign_rank(const struct cecl_copy *copy, int mine)
 {
     return is_users(&copy->dst, mine)   ? copy->dst.rank

@@ -97,8 +97,8 @@ static ceclResult_t mark_end(const struct cecl_engine *engine, ceclStream_t work
 }
 
 /* Writes `done` for a call that failed while it was enqueued, because otherwise the call's memory would never be freed.
- * After that write the buffers are the caller's again, so it must follow the work of all lanes. If the main lane can no
- * longer be made to wait for the side lane, the write goes on the side lane, which already follows the main lane. */
+ * After that write the buffers are the caller's again, so the write must follow all lanes' work. If the main lane can
+ * no longer be made to wait for the side lane, the write goes on the side lane, which already follows the main lane. */
 static void end_what_began(struct cecl_engine *engine, const struct cecl_bound *bound,
                            ceclStream_t work)
 {
@@ -130,8 +130,8 @@ static ceclResult_t give_up(struct cecl_engine *engine, const struct cecl_bound 
     return cecl_fail_with(result, words);
 }
 
-/* Makes the events of `order`, unless they exist. `event` marks the end of all earlier calls here; each later call, or
- * launch of a graph, records it again at its end. */
+/* Makes the events of `order`, unless they exist. At first `event` marks the end of all calls so far; later each call,
+ * and each launch of a graph, records it at its end. */
 static ceclResult_t make_order(struct cecl_engine *engine)
 {
     struct cecl_device *dev = engine->dev;

@@ -30,7 +30,8 @@ ceclResult_t cuda_stream_query(struct cecl_device *dev, ceclStream_t stream)
 /* ---- the stream to which a call's work goes. CUDA refuses batches on the legacy default stream ("invalid argument"),
  * so that stream's work runs on an internal stream between two events. */
 
-/* Checks a caller's stream, and names what is wrong with it. A good stream takes two look-ups in the driver. */
+/* Checks a caller's stream, and names what is wrong with it. For a valid stream this takes two look-ups in the
+ * driver. */
 static ceclResult_t check_stream(struct cuda_device *cuda, CUstream stream,
                                  struct cecl_capture *capture)
 {

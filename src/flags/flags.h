@@ -113,7 +113,7 @@ struct cecl_flags {
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
     /* for captured calls, see turns.h: the number of the last call; how often a wait for a number was released */
     _Atomic uint32_t numbered, tries;
-    /* host-visible: whether captured calls run whose signals do not show it; see turns.h */
+    /* host-visible: whether a captured call runs, for calls whose signals do not show that; see turns.h */
     uint32_t *replay;
 };
 
@@ -201,8 +201,8 @@ static inline uint32_t cecl_flags_done(const struct cecl_flags *flags)
 {
     return cecl_word_read(flags->done);
 }
-/* Whether `done` has reached `target`. Both count modulo 2^32. So the result is wrong for a target that `done` passed
- * more than 2^31 ago. */
+/* Whether `done` has reached `target`. Both count modulo 2^32. So the result is wrong if `done` is more than 2^31
+ * beyond the target. */
 static inline bool cecl_flags_reached(const struct cecl_flags *flags, uint32_t target)
 {
     return (int32_t)(cecl_flags_done(flags) - target) >= 0;

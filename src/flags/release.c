@@ -1,4 +1,4 @@
-/* Whether calls are pending, and the end of their waits once the communicator has failed. */
+/* Tells whether calls are pending, and ends their waits once the communicator has failed. */
 #include "flags/flags.h"
 
 #include <sched.h>

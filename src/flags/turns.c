@@ -32,7 +32,7 @@ struct cecl_turns_told cecl_turns_told(const struct cecl_flags *flags, int kind,
     return (struct cecl_turns_told){(uint32_t)word, (uint32_t)(word >> 32)};
 }
 
-/* `replay` shows whether a call runs whose signals do not show it. A call with phases runs until this rank has
+/* `replay` tells of calls whose signals do not show that they run. A call with phases runs until this rank has
  * signalled the last phase. */
 bool cecl_turns_run(const struct cecl_flags *flags)
 {

@@ -32,9 +32,9 @@
  * rank: the count, and in the upper half the call's number among the captured calls. A peer whose count is lower than
  * this rank's is behind.
  *
- * One more word, flags->replay, tells this rank's host whether a captured call is running whose signals do not show it:
- * one kernel, messages, a call of one rank, or one that does not begin and end with a signal. All captured calls of a
- * communicator run one after the other, so one such word is enough for all graphs.
+ * One more word, flags->replay, tells this rank's host whether a captured call is running, for calls whose signals do
+ * not show that: one kernel, messages, a call of a single rank, or a call that does not both begin and end with a
+ * signal. All captured calls of a communicator run one after the other, so one such word is enough for all graphs.
  *
  * Threads: as flags.h says. */
 #ifndef CECL_FLAGS_TURNS_H

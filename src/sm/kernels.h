@@ -29,7 +29,7 @@ struct cecl_gpus {
     _Atomic unsigned long long loaded[CECL_GPUS_MAX];
 };
 
-/* Calls `load`, unless the kernels are loaded in the current context. One thread of the process is in `load` at a
+/* Calls `load`, unless the kernels are loaded in the current context. Only one thread of the process is in `load` at a
  * time. */
 ceclResult_t cecl_gpus_prepare(struct cecl_gpus *gpus);
 /* Finds the current GPU, for a launch. Calls `load` if no context of this GPU has had the kernels yet. */

@@ -45,8 +45,8 @@ struct cecl_meeting {
  * which such calls meet holds 12 bits of the exchange's value, and above them 20 bits of `number`. The first exchange
  * waits for exactly this number, so no other captured call ends its wait. */
 struct cecl_counting {
-    /* a word on this GPU: the last value of the captured call that ran before this one. The kernel adds it to `first`
-     * and `last` of the meeting, and at the end sets it to its own last value */
+    /* a word on this GPU: the last value of the captured call that ran before this one. The kernel adds that value to
+     * `first` and `last` of the meeting, and at the end sets the word to its own last value */
     uint32_t *count;
     uint32_t number; /* the call's number among all that graphs captured; equal on all ranks */
     /* for the watchdogs: words in host memory, one on each rank, laid out as `word` and `apart` of the meeting. The

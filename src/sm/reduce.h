@@ -17,8 +17,8 @@
  *   zeros       a sum of -0 alone is -0, any other zero sum is +0. For min and max -0 < +0.
  *   ceclAvg     the sum, divided once by `divisor` in the accumulator's type, before it is rounded to the
  *               element type. Each element is multiplied by a power of two first (struct cecl_average), so
- *               no sum overflows if the average does not. The products are exact, but an fp64 or fp32
- *               product below the smallest normal number is rounded.
+ *               no sum overflows if the average does not. The products are exact, except that fp64
+ *               and fp32 products below the smallest normal number are rounded.
  *
  * The host's arithmetic needs the default floating-point environment: rounding to nearest, subnormals not flushed. */
 #ifndef CECL_SM_REDUCE_H

@@ -68,7 +68,7 @@ struct cecl_splits_block {
  * from. Block `to * experts + expert` goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
-    uint64_t beyond; /* 1 + the first block that ends beyond sendbuff; 0: none does */
+    uint64_t beyond; /* 1 + the number of the first block that ends beyond sendbuff; 0: none */
     uint64_t seal;   /* see cecl_splits_seal */
     /* after it: [nranks * experts] blocks; see cecl_splits_blocks */
 };

@@ -35,7 +35,8 @@ enum {
     CECL_COUNTER_DONE,
     CECL_COUNTER_WAITS,
     CECL_COUNTER_LINE,
-    /* a rank tells its own host whether captured calls run whose signals do not show it (cecl_replay_state) */
+    /* a rank tells its own host whether a captured call runs, for calls whose signals do not show that
+     * (cecl_replay_state) */
     CECL_COUNTER_REPLAY,
     /* how far a rank is in its captured calls: a word that it writes for all peers. k is a set of bits
      * (flags/turns.h) */

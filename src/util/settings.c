@@ -32,7 +32,7 @@ static int64_t choice_of(const char *range, const char *text)
     return -1;
 }
 
-/* Parses a number with an optional binary suffix. *end is the first character after both. Returns false if
+/* Parses a number with an optional binary suffix. *end is the first character after number and suffix. Returns false if
  * there is no number or the number overflows. */
 static bool number_of(const char *text, bool suffixes, int64_t *value, const char **end)
 {
