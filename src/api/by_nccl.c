@@ -88,7 +88,7 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                                const uint16_t *host, int nhosts)
 {
     char words[CECL_MESSAGE_BYTES];
-    CECL_TRY(check_settings(comm)); /* the result is equal on all ranks, so no peer waits for this one */
+    CECL_TRY(check_settings(comm)); /* equal on all ranks, so no peer waits for this one */
     ceclResult_t local = open_alone(comm, all, oob->deadline);
     /* on the host device, CECL_NCCL_PATH must name a library that stands in for NCCL */
     if (local == ceclSuccess)

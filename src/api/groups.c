@@ -121,7 +121,7 @@ CECL_API ceclResult_t ceclGroupExplain(ceclComm_t comm, ceclExplanation_t *expla
     if (!cecl_group_is_open())
         return cecl_fail(ceclInvalidUsage, "no ceclGroupStart was called in this thread");
     struct cecl_group *group = cecl_group_current();
-    if (--group->depth > 0) /* its calls belong to the outermost group, whose end returns this error */
+    if (--group->depth > 0) /* the outermost group's end returns this error */
         return cecl_group_refuse(
             cecl_fail(ceclInvalidUsage, "this group is inside another one; only an outermost group "
                                         "can be explained"));

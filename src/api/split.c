@@ -173,7 +173,7 @@ static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, voi
     struct members *members = oob->context;
     const ceclResult_t met = cecl_gather(members->parent, "join", send, members->parts, bytes);
     members->is_unmet = met != ceclSuccess;
-    oob->deadline = cecl_deadline(oob->timeout_ms); /* begins anew after the wait for other colors */
+    oob->deadline = cecl_deadline(oob->timeout_ms); /* anew after the wait for other colors */
     for (int m = 0; m < members->count && recv && met == ceclSuccess; m++)
         memcpy((char *)recv + (size_t)m * bytes,
                members->parts + (size_t)members->parent_ranks[m] * bytes, bytes);
@@ -314,7 +314,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct cecl_oob oob = {.context = &members, .allgather = meet};
     struct choice *all = comm->launcher->exchange;
 
-    if (cecl_comm_hear(comm) != ceclSuccess) /* the peers learn of the failure before the members meet */
+    if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of it before the members meet */
         cecl_watch_release(comm);
     ceclResult_t result = check_shrink(comm, excluded, count, newcomm, config, all, &resolved);
     for (int r = 0; r < comm->nranks; r++) /* the members; a refusal goes to all of them */
