@@ -1,5 +1,5 @@
 /* What the files of the registry share: registry.c (this rank's windows), registry_settle.c (making and settling them),
- * registry_peers.c (how calls use peers' windows), registry_import.c (importing them) and registry_process.c. */
+ * registry_peers.c (uses of peers' windows), registry_import.c (importing them) and registry_process.c (see below). */
 #ifndef CECL_ALLOC_REGISTRY_INTERNAL_H
 #define CECL_ALLOC_REGISTRY_INTERNAL_H
 

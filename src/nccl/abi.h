@@ -36,7 +36,7 @@ enum { CECL_NCCL_BFLOAT16 = 9 }; /* a value of ncclDataType_t */
 #define CECL_NCCL_VERSION(major, minor) (10000 * (major) + 100 * (minor))
 
 #define CECL_NCCL_API __attribute__((visibility("default")))
-/* Exports the function `name` also as p`name`, like NCCL. */
+/* Exports the function `name` also as p`name`, as NCCL does. */
 #define CECL_NCCL_ALIAS(name) CECL_NCCL_API __typeof__(name) p##name __attribute__((alias(#name)));
 
 #pragma GCC visibility push(default)

@@ -32,12 +32,12 @@ struct cecl_nccl_comm {
     uint64_t served, agreed; /* how many collectives cecl made; how many agreements there were */
     int policy;              /* the ceclSmPolicy_t that `ours` has now (serve.c) */
     /* -- shared by threads -- */
-    /* the error, if ranks could not agree to make cecl's communicator, or if finalizing it has failed */
+    /* the error, if ranks could not agree whether to make cecl's communicator, or if finalizing it has failed */
     _Atomic(ncclResult_t) result;
     _Atomic bool has_told; /* an error of this communicator was printed */
     /* the number of the group in which the program registered the communicator's first symmetric window; UINT64_MAX:
-     * outside a group; 0: there is no window. All ranks must count the window from the same call on, but may make the
-     * calls of a group in any order. So the window counts once its group has ended */
+     * outside a group; 0: there is no window. On all ranks the window must count from the same call on, but ranks may
+     * make the calls of a group in any order. So it counts only once its group has ended */
     _Atomic uint64_t windows;
 };
 

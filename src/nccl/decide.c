@@ -38,8 +38,8 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
 {
     if (cecl_nccl_is_message(call->op) && comm->limits.groupMessages == 0)
         return CECL_NCCL_MANY_RANKS;
-    /* NCCL would make sends and receives without bytes before the group's other messages, and ranks could wait for each
-     * other in a circle. So cecl makes them. */
+    /* Sends and receives without bytes do not go to NCCL: they would be made before the group's other messages
+     * (group.c), and ranks could wait for each other in a circle. */
     if (call->count == 0 && !cecl_nccl_is_message(call->op))
         return CECL_NCCL_EMPTY;
     if (!is_served_type(call, &comm->limits))
@@ -60,8 +60,8 @@ static enum cecl_nccl_reason reason_of_table(const struct cecl_nccl_process *pro
                : CECL_NCCL_NO_GAIN;
 }
 
-/* Why a captured call goes to NCCL. A thread with several ranks cannot make a captured call outside a group: it would
- * wait in the first rank's call for its other ranks. */
+/* Why a captured call goes to NCCL; NO_REASON: it does not. A thread with several ranks cannot make a captured call
+ * outside a group: it would wait in the first rank's call for its other ranks. */
 static enum cecl_nccl_reason reason_of_capture(const struct cecl_nccl_call *call,
                                                const struct cecl_nccl_comm *comm, bool in_group)
 {
@@ -109,8 +109,8 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
         way.reason = reason_of_table(process, call, comm, group);
-    /* asked even if NCCL makes the call: in a group, because one library makes all captured collectives; for the table
-     * of calls */
+    /* set even if NCCL makes the call: in a group, because one library makes all captured collectives; and for the
+     * table of calls */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);
     if (learns && (way.is_captured || !in_group))
@@ -137,8 +137,8 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call)
     return ceclInvalidUsage;
 }
 
-/* CECL_NCCL=strict refuses calls that only move data and go to NCCL. Exceptions: empty calls; if a rank does not exist,
- * NCCL itself refuses the call; if policies other than off differ, all pass all calls. */
+/* CECL_NCCL=strict refuses calls that only move data and go to NCCL. Exceptions: empty calls; a rank that does not
+ * exist, because NCCL refuses the call; ranks whose policies differ (none of them off), which pass all calls. */
 static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
     const enum cecl_nccl_reason reason = call->way.reason;

@@ -28,10 +28,10 @@ bool cecl_nccl_is_refused(const struct cecl_nccl_process *process,
                           const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                           ncclResult_t *result);
 
-/* -- learn.c. Learns, while the program runs, which library makes calls under CECL_NCCL=auto (CECL_NCCL_TRIALS=1). Each
- * communicator looks for a period in its collectives (nccl/trial_period.h), and lets NCCL and cecl carry out periods in
- * turn (nccl/trial.h). If there is no period, a table decides. Decisions do not depend on buffers, so all ranks take
- * the same way at the same call.
+/* -- learn.c. Learns, while the program runs, which library is to make calls under CECL_NCCL=auto (CECL_NCCL_TRIALS=1).
+ * Each communicator looks for a period in its collectives (nccl/trial_period.h), and lets NCCL and cecl carry out
+ * periods in turn (nccl/trial.h). If there is no period, the table of gains.c decides. Decisions do not depend on
+ * buffers, so all ranks take the same way at the same call.
  *
  * Trials ignore sends and receives, because not all ranks make them. -- */
 

@@ -26,8 +26,8 @@ ceclResult_t cecl_nccl_gpu_make_events(int ordinal, void **events, int count);
 void cecl_nccl_gpu_free_events(int ordinal, void **events, int count);
 /* Records the time at which `stream` reaches this point. */
 bool cecl_nccl_gpu_note(void *event, cudaStream_t stream);
-/* The time between two events. Returns false until both have happened. *ns is 0 if CUDA cannot tell. Neither this
- * function nor cecl_nccl_gpu_note disturbs another thread's capture. */
+/* The time between two events. Returns false until both have happened. *ns is 0 if CUDA cannot tell the time. Neither
+ * this function nor cecl_nccl_gpu_note disturbs another thread's capture. */
 bool cecl_nccl_gpu_elapsed(void *from, void *to, uint64_t *ns);
 
 #endif

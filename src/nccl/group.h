@@ -29,7 +29,7 @@ struct cecl_nccl_group {
     ncclResult_t refusal;          /* the result of the first refused call */
     struct cecl_nccl_wish *wishes; /* the communicators to make at the group's end */
     int nwishes, wish_room;
-    /* the driver's last answer whether a graph captures a stream */
+    /* what the driver has answered last: whether a graph captures `stream` */
     struct {
         uint64_t group;
         const struct cecl_nccl_comm *comm;

@@ -1,5 +1,5 @@
-/* cecl's main library, libcecl.so, of which only public functions are used. Making the first communicator opens it. So
- * a job's shells and helper programs, into which libnccl.so.2 is also preloaded, do not load libcecl.so. */
+/* cecl's main library, libcecl.so, of which only public functions are used. It is opened when the first communicator is
+ * made. So a job's shells and helper programs, into which libnccl.so.2 is also preloaded, do not load it. */
 #ifndef CECL_NCCL_LIBRARY_H
 #define CECL_NCCL_LIBRARY_H
 

@@ -24,7 +24,7 @@
 struct hello {
     int32_t policy;
     int32_t together;
-    int32_t tries;  /* trials are on (auto, CECL_NCCL_TRIALS=1) */
+    int32_t tries;  /* trials are on (CECL_NCCL=auto, CECL_NCCL_TRIALS=1) */
     int32_t reason; /* why this rank passes all calls to NCCL, or NO_REASON */
     uint64_t drawn; /* a random number; rank 0's number is used */
     char words[WORDS];
@@ -232,7 +232,7 @@ static int gather(void *context, const void *send, void *recv, size_t bytes)
 }
 
 /* By default waits for ranks have no time limit, as with NCCL; CECL_TIMEOUT_MS overrides this. Under CECL_NCCL=auto
- * calls may use SMs, because the faster way counts there. */
+ * calls may use SMs, because `auto` takes the way that is faster. */
 static ceclConfig_t config_for(const struct cecl_nccl_comm *entry)
 {
     ceclConfig_t config = CECL_CONFIG_INITIALIZER;

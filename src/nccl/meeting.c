@@ -1,4 +1,4 @@
-/* See meeting.h. In each gather a rank sends one letter to every other rank, and waits for one of each. If a peer's
+/* See meeting.h. In each gather a rank sends one letter to every other rank, and waits for one from each. If a peer's
  * inbox is gone, the peer has left, but its letter may still lie in this rank's inbox. So after a rank has seen that a
  * peer has left, it reads its own inbox once more; no letter of the peer can come later. */
 #include "nccl/meeting.h"

@@ -42,7 +42,7 @@ struct cecl_nccl_process {
     enum cecl_nccl_policy policy;
     bool counts;               /* CECL_NCCL_STATS=1 */
     char stats_file[PATH_MAX]; /* CECL_NCCL_STATS_FILE; empty: not set */
-    bool tries;                /* trials are on (auto, CECL_NCCL_TRIALS=1) */
+    bool tries;                /* trials are on (CECL_NCCL=auto, CECL_NCCL_TRIALS=1) */
     int timeout_ms;            /* CECL_TIMEOUT_MS; 0: waits for ranks have no limit */
     bool is_old;               /* the real NCCL is older than cecl needs */
     bool is_forked; /* this is a forked child, whose parent called NCCL before the fork */
@@ -50,7 +50,7 @@ struct cecl_nccl_process {
 
 const struct cecl_nccl_process *cecl_nccl_process(void);
 
-/* Whether the real NCCL has made a call: `caller`, the call's return address, lies in it. True if no NCCL is open. */
+/* Whether the real NCCL has made a call: its return address, `caller`, lies in NCCL. Also true if no NCCL is open. */
 static inline bool cecl_nccl_is_own(const struct cecl_nccl_process *process, const void *caller)
 {
     return !process->real.handle || cecl_nccl_real_has(&process->real, caller);

@@ -1,6 +1,6 @@
 /* What `cecl-run --stats` prints when a process ends.
  *
- * stats.c: the table of calls (CECL_NCCL_STATS=1): which ones cecl made, NCCL made or cecl refused, and why.
+ * stats.c: the table of calls (CECL_NCCL_STATS=1): which calls were made by cecl, made by NCCL, or refused, and why.
  *
  * report.c: the results of trials on this process's latest communicators, also on those that have ended. Each has an
  * entry, which its own calls update from time to time. */

@@ -1,4 +1,4 @@
-/* Makes a call that is decided on, by cecl or by NCCL. */
+/* Makes a call by cecl or by NCCL, as decide.c has decided. */
 #ifndef CECL_NCCL_SERVE_H
 #define CECL_NCCL_SERVE_H
 

@@ -23,8 +23,8 @@ static void enter_all(struct cecl_nccl_kept *kept, int count)
         kept[i].comm = cecl_nccl_comm_enter_made(kept[i].call.comm);
 }
 
-/* Counts calls for agreements (captured.h). They are not counted when they are kept, because ncclGroupSimulateEnd may
- * drop them on a single rank. */
+/* Counts calls for agreements (captured.h). Counts them only now, because ncclGroupSimulateEnd may drop kept calls on a
+ * single rank. */
 static void note_calls(const struct cecl_nccl_kept *kept, int count)
 {
     for (int i = 0; i < count; i++)

@@ -77,7 +77,7 @@ static cecl_nccl_target find(const struct cecl_nccl_real *real, const char *name
     return target;
 }
 
-/* Finds the target of `symbol`, and stores it at `at`. If several threads do so at once, only the first one warns. */
+/* Finds the target of `symbol`, and stores it at `at`. Warns, in one thread only, if NCCL lacks the function. */
 static cecl_nccl_target look_up(struct cecl_nccl_symbol *symbol, _Atomic(cecl_nccl_target) *at)
 {
     const struct cecl_nccl_real *real = &cecl_nccl_process()->real;

@@ -2,7 +2,7 @@
  * shorter is kept.
  *
  * - IDLE: nothing is tried. Calls may go by an earlier verdict
- * - WAITING: a trial was asked for, or its start was put off. After some boundaries this rank offers to begin it
+ * - WAITING: a trial was asked for, or its start was put off. After some period boundaries this rank offers to begin
  * - OFFERED: this rank has offered to begin, or said that it is busy: another communicator of its process has a trial
  * - RUNNING: arms take turns
  *
@@ -96,7 +96,7 @@ struct cecl_trial {
     uint64_t host_ns, longest_ns;
     uint32_t seen;
     bool holds;       /* this communicator has reserved trials in this process */
-    uint32_t first;   /* number of the decision that began this trial; its turns follow */
+    uint32_t first;   /* number of the decision that began this trial; those on its turns follow */
     uint32_t turn;    /* number of the current turn, from 1 */
     bool has_turn;    /* false: the trial waits for the verdict */
     uint32_t period;  /* periods of the current turn so far */

@@ -96,7 +96,7 @@ static void guess(struct cecl_period *period)
         period->run += length;
 }
 
-/* Called when the next call differs from the call `candidate` calls before: the run breaks off. */
+/* Called when the next call differs from the one `candidate` calls earlier: the run breaks off. */
 static void break_off(struct cecl_period *period)
 {
     if (period->run >= period->broken || period->searched - period->broken_at >= REMEMBERED) {
@@ -129,7 +129,7 @@ static void take(struct cecl_period *period)
     period->begun = end;
 }
 
-/* Looks at the next call: counts how many calls in a row equal the call `candidate` calls before. If the repetition of
+/* Looks at the next call: counts how many calls in a row equal the one `candidate` calls earlier. If the repetition of
  * a period that was found breaks off several times, forgets the period and searches for a longer one. */
 static void follow(struct cecl_period *period, uint64_t token)
 {

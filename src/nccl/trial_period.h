@@ -34,7 +34,7 @@ struct cecl_period {
     /* when cecl_period_next returns true: the previous period was whole, and no call came after it */
     bool was_whole;
     /* -- the search -- */
-    uint64_t searched;  /* how many calls it has seen */
+    uint64_t searched;  /* how many calls the search has seen */
     uint32_t candidate; /* the guessed period; 0: no guess */
     uint64_t run;       /* length of the current run, in calls */
     uint64_t broken;    /* length of the longest recent run that broke off */
