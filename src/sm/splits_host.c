@@ -58,8 +58,8 @@ static void move_array(const struct cecl_splits *call, uint32_t to, uint64_t off
     }
 }
 
-/* Reads the lines of all ranks, without their blocks. Returns the first rank whose line is from another call, or nranks
- * if there is none. Lines are read only once, because a peer that has given up may overwrite its line. */
+/* Reads the lines of all ranks, without their blocks. Returns the first rank whose line is not from this call, or
+ * nranks if there is none. Lines are read only once, because a peer that has given up may overwrite its line. */
 static uint32_t read_lines(const struct cecl_splits *call, struct cecl_splits_line *lines)
 {
     const struct cecl_splits_form *form = &call->form;
