@@ -209,7 +209,7 @@ typedef enum {
 typedef enum { ceclSum = 0, ceclProd = 1, ceclMax = 2, ceclMin = 3, ceclAvg = 4 } ceclRedOp_t;
 #define CECL_NUM_RED_OPS 5
 
-/* Collectives. ceclExplain takes the first two. */
+/* Collectives. ceclExplain takes only the first two. */
 typedef enum {
     ceclOpAllGather = 0,
     ceclOpAlltoAll = 1,
@@ -286,7 +286,7 @@ typedef struct ceclConfig {
     int cudaDevice; /* an ordinal, or CECL_CUDA_DEVICE_CURRENT or _BY_RANK; CECL_CUDA_DEVICE */
     int smPolicy;   /* ceclSmPolicy_t; CECL_SM_POLICY */
     /* Longest wait for peers, ms; 0: no limit; default 30000; CECL_TIMEOUT_MS. The error comes up to
-     * 1.4 s after that. (If several peers are late, up to 3.4 s: this rank first waits for one of them to
+     * 1.4 s after this limit. (If several peers are late, up to 3.4 s: this rank first lets one of them
      * name the rank at fault.) If this process is stopped for more than 1.4 s (SIGSTOP, a debugger),
      * that time does not count for enqueued calls, except for small calls that are one kernel. */
     int timeoutMs;
@@ -674,7 +674,7 @@ typedef struct {
     uint64_t segments;      /* times the pool grew */
     uint64_t allocations;   /* live allocations, including cecl's own */
     /* exchanges with all peers so far: for init, growth, splits, windows and ceclAlltoAllv, and for
-     * comparisons under CECL_CHECK=1. Each of these may need several */
+     * comparisons under CECL_CHECK=1. Each of these may need several exchanges */
     uint64_t exchanges;
 } ceclPoolStats_t;
 
@@ -955,9 +955,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllv(const void *sendbuff, const siz
  * Collective: all ranks call, with equal datatype, in the same order on `comm`.
  * Threads: one call at a time. Ownership: buffers stay the caller's.
  * Errors, nothing enqueued: as ceclAllGather, and ceclInvalidArgument (counts or displacements
- * beyond an address space; blocks of recvbuff that overlap; the count or place of the block to itself
- * differs from that of the block from itself), ceclInvalidUsage (a block would end past all blocks that
- * the peer receives or sends: the communicator fails, because peers already rely on the call). */
+ * beyond an address space; blocks of recvbuff that overlap; counts or places that disagree about this
+ * rank's own block), ceclInvalidUsage (a block would end after the last block that the peer receives or
+ * sends: the communicator fails, because peers already rely on the call). */
 CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
     const void *sendbuff, const size_t sendcounts[], const size_t sdispls[], void *recvbuff,
     const size_t recvcounts[], const size_t rdispls[], const size_t peerdispls[],
@@ -989,7 +989,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclAlltoAllvAt(
  * the call is refused unless the policy is CECL_SM_ALLOW.
  * Rows that do not fit: if a rank's splits go beyond its sendbuff, or beyond the room of a recvbuff,
  * the rows that fit are moved, and nothing is written or read beyond the buffers. After that the
- * communicator fails on every rank with ceclInvalidUsage, and the message names the rank.
+ * communicator fails on every rank with ceclInvalidUsage, and the message names the rank of that buffer.
  * In a group the call must be the only one.
  * Collective: all ranks call, with equal sendrows, recvrows, rowcount, datatype and options, in the
  * same order on `comm`. If ranks differ, no row moves, and the communicator fails on every rank, with
@@ -1132,16 +1132,15 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Order: the n-th ceclSend to a rank is received by that rank's n-th ceclRecv from this rank. Outside of
  * a group later work in the stream, and every later call on `comm`, waits until the message has arrived.
  * If two ranks both send first and then receive, they wait for each other until the timeout.
- * Groups: between ceclGroupStart and ceclGroupEnd messages have no order and run at the same time.
- * A message waits only until both of its ranks have reached their groups. The other calls of these two
- * groups may differ. If a group also has collectives, messages come after them. Messages of a group may
- * overlap in memory, but bytes that one message receives and another one uses are undefined.
+ * Groups: between ceclGroupStart and ceclGroupEnd messages run at the same time; their order only says
+ * which send meets which receive. A message waits only until both of its ranks have reached their groups.
+ * The other calls of these two groups may differ. If a group also has collectives, messages come after
+ * them. Messages may overlap in memory, but bytes that one receives and another one uses are undefined.
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails. The rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
- * error; the error's text names both ranks, and both numbers of bytes. Types are not compared, as in
- * NCCL.
+ * error. The error text names both ranks and both numbers of bytes. As in NCCL, types are not compared.
  * Limits: from one rank to another a group may have 256 messages in a communicator of up to 4 ranks,
- * 128 in one of 8, at least 16 in larger ones. A rank that is as many messages ahead of its peer waits
+ * 128 in one of 8, at least 16 in larger ones. A rank that is that many messages ahead of its peer waits
  * for the peer's host. Communicators of more than 64 ranks have no messages.
  * Copies: the rank whose host thread comes second moves the bytes: a sender pushes them, a receiver
  * pulls them. It uses copy engines under every policy. If a group has only messages, and they total at
@@ -1155,7 +1154,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device, or past the
  * end of its allocation; unknown datatype; a peer that is no rank; a stream as in ceclAllGather),
  * ceclInvalidUsage (symmetric memory as in ceclAllGather; too many messages in a group; unequal numbers
- * or bytes of sends and receives of this rank to itself; one rank that sends to itself under
+ * or bytes of sends and receives of this rank to itself; in a communicator of one rank any message under
  * CECL_SM_NEVER; more than 64 ranks), ceclTimeout (the peer was too far behind: the communicator has
  * failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclSend(const void *sendbuff, size_t count,
@@ -1694,8 +1693,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclMemcpyAsync(ceclComm_t comm, void *dst, c
  *   - While a collective is captured, the host waits until all ranks capture it (CECL_TIMEOUT_MS at
  *     most). End a group with captured calls before you end the capture.
  *   - ceclSend and ceclRecv: only the two ranks of a message capture it, and their hosts wait for each
- *     other. If they would capture two messages in different orders, put both into one group. A captured
- *     group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
+ *     other. If the two ranks would capture two messages in different orders, put both into one group. A
+ *     captured group has at most 32 messages to a rank and 32 from it (fewer if groupMessages of
  *     ceclCommLimits is less). Launch graphs with messages in the order of their captures.
  *   - Destroy a graph before you free memory that its calls use, and before their communicator.
  *     A free, or the communicator's end, waits up to 2 s before it reports that a graph holds calls:

@@ -314,7 +314,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     struct cecl_oob oob = {.context = &members, .allgather = meet};
     struct choice *all = comm->launcher->exchange;
 
-    if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of it before the members meet */
+    if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of the failure before members meet */
         cecl_watch_release(comm);
     ceclResult_t result = check_shrink(comm, excluded, count, newcomm, config, all, &resolved);
     for (int r = 0; r < comm->nranks; r++) /* the members; a refusal goes to all of them */
