@@ -68,7 +68,7 @@ static inline char *cecl_hosted_part(const struct cecl_hosted *hosted, int rank)
     return hosted->halves + 2 * (uint64_t)rank * hosted->half_bytes;
 }
 
-/* How many bytes a half needs to hold `most` bytes, in whole pages. */
+/* The size of a half that holds `most` bytes: whole pages. */
 uint64_t cecl_hosted_half(uint64_t most);
 /* Bytes of shared memory that cecl_hosted_open needs. */
 size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);

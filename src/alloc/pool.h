@@ -97,7 +97,7 @@ void cecl_pool_stats(const struct cecl_pool *pool, ceclPoolStats_t *stats);
 
 /* -- rendezvous.c: the exchange with peers by which the pool grows by a segment -- */
 
-/* The kinds of calls in the hash of the sequence of calls. */
+/* The kinds of calls that go into the pool's hash. */
 enum cecl_pool_call { CECL_POOL_ALLOC = 1, CECL_POOL_FREE = 2 };
 
 /* What ranks tell each other, and compare, before the pool grows. */

@@ -70,11 +70,11 @@ static ceclResult_t open_regions(const struct work *work, struct addresses range
     return ceclSuccess;
 }
 
-/* Imports the regions of a message. fds: the descriptors, in order, of the regions that have one. */
+/* Imports the regions of a message. fds: the descriptors of those regions that have one, in order. */
 static ceclResult_t import_all(const struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;
-    const bool reserved = work->import->reserved; /* read before the import can be freed */
+    const bool reserved = work->import->reserved; /* read now: the import may be freed below */
     /* adjacent regions that are imported but not open yet, as a range of the peer's addresses */
     struct addresses beside = {0};
     ceclResult_t result = ceclSuccess;

@@ -70,7 +70,7 @@ enum standing { APART, OLDER, NEWER };
 static enum standing standing_of(const struct cecl_import *import,
                                  const struct cecl_region_export *exported, uint64_t before)
 {
-    /* CUDA never refuses because of files; an import without regions has nothing open yet */
+    /* memory shared as a file never makes CUDA refuse; an import without regions has nothing open yet */
     if (import->reserved || !import->regions)
         return APART;
     const struct cecl_region_export *other = &import->regions->exported;

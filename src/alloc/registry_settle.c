@@ -289,8 +289,8 @@ static ceclResult_t make_mixed(struct cecl_registry *registry, const void *ptr, 
     return make_private(registry, &region);
 }
 
-/* How often to look at the memory at most. A second look at a new window differs from the first only if another thread
- * of the program frees memory meanwhile. */
+/* At most this many looks at the memory. A second look at a new window differs from the first only if another thread of
+ * the program frees memory meanwhile. */
 #define TRIES 4
 
 ceclResult_t cecl_registry_settle(struct cecl_registry *registry, const struct cecl_use *use,

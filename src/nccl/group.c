@@ -73,9 +73,8 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
            cecl_nccl_has_result_on_all(b->op);
 }
 
-/* How many collectives (or messages with one peer) cecl makes in a stage at most; an NCCL group may have any number.
- * All ranks find the same stages, because collectives are counted for each communicator, and messages for each pair of
- * ranks. */
+/* How many calls cecl makes in a stage at most: collectives of one communicator, or messages from one rank to another.
+ * They are counted in this way so that all ranks find the same stages. An NCCL group may have any number of calls. */
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);

@@ -40,7 +40,7 @@ static void forget_window(struct cecl_nccl_comm *entry)
     atomic_compare_exchange_strong(&entry->windows, &number, 0);
 }
 
-/* If a thread ends with an open group, drops its calls and the communicators to be made, and forgets its windows. */
+/* If a thread ends with an open group, drops its calls and wishes, and forgets windows that were registered in it. */
 static void forget_all(void)
 {
     cecl_nccl_wishes_drop(mine.wishes, mine.nwishes);

@@ -34,7 +34,7 @@ struct letter {
 /* Another place, where a rank of the communicator may be. The first gather shows whether there is one. */
 struct peer {
     int place, rank;
-    bool has_mine; /* this rank's letter of this gather was sent to it */
+    bool has_mine; /* it was sent this rank's letter of this gather */
     bool is_gone;  /* it has no inbox */
 };
 

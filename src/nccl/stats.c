@@ -200,8 +200,8 @@ static void note_table(void)
         close(fd);
 }
 
-/* Runs at the end of every process that has the library preloaded, even of a job's shells and helper programs. Only the
- * process that CECL_RUN_NOTE names goes on. */
+/* Runs at the end of every process that has the library preloaded, even of a job's shells and helper programs. Does
+ * nothing except in the process that CECL_RUN_NOTE names. */
 __attribute__((destructor)) static void tell_if_there_is_no_table(void)
 {
     static const char words[] =

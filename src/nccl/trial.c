@@ -58,8 +58,8 @@ static void rest(struct cecl_trial *trial)
     trial->wait = 0;
 }
 
-/* If this rank has offered to begin, another rank may already have decided on the offers. So this rank skips that
- * decision. */
+/* If this rank has offered to begin, another rank may already have decided on the offers. So this rank skips the number
+ * of that decision. */
 void cecl_trial_cancel(struct cecl_trial *trial)
 {
     trial->decisions += trial->state == CECL_TRIAL_OFFERED;
@@ -194,7 +194,7 @@ static void try_later(struct cecl_trial *trial, uint32_t word)
     uint32_t least = 1;
     trial->is_busy = (word & CECL_DECISION_BUSY) != 0;
     let_go(trial);
-    if (trial->is_busy) /* another communicator of some rank's process has its trial */
+    if (trial->is_busy) /* some rank's process tries another communicator */
         least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
     else if (!is_early)
         trial->offers = longer_offer(trial->offers, merged);

@@ -108,7 +108,7 @@ struct cecl_trial {
     uint32_t nlearned; /* verdicts so far; a new verdict replaces the oldest */
 };
 
-/* What the caller does at a boundary. */
+/* What the caller must do at a boundary. */
 struct cecl_trial_mark {
     bool is_mark; /* note the time at this boundary */
     /* number of the sample that is the time since the previous mark; -1: that time does not count */
