@@ -136,9 +136,9 @@ int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, ui
 
 /* ---- taking */
 
-/* Returns what recvmsg returns; the flags are in message->msg_flags. The caller owns the received descriptors. The
- * message stays in the socket, so descriptors for which this process has no room yet can be received later. A result of
- * 0 with descriptors is an empty message. A result of 0 without descriptors says that the other end has closed. The
+/* Reads a message but leaves it in the socket: descriptors for which this process has no room yet can be taken later.
+ * Returns what recvmsg returns; the flags are in message->msg_flags. The caller owns the received descriptors. A result
+ * of 0 with descriptors is an empty message. A result of 0 without descriptors says that the other end has closed. The
  * kernel may say so before it has delivered the last message, so this function believes only the second such result. */
 static ssize_t receive(int socket, struct msghdr *message, struct cecl_letter *letter)
 {

@@ -1,6 +1,6 @@
 /* An inbox: where a rank receives messages with descriptors. Each message comes by a connection of its own, which the
- * sender closes at once. So an inbox takes one descriptor of its rank and none of the peers. A message waits in the
- * kernel until the receiver takes it. Messages of one sender arrive in order.
+ * sender closes at once. So an inbox costs its rank one descriptor, and the peers none. A message waits in the kernel
+ * until the receiver takes it. Messages of one sender arrive in order.
  *
  * A message counts only if it has the inbox's secret and comes from a process of the same user. Other callers are
  * turned away, and have no effect. One thread at a time uses an inbox. */
@@ -58,9 +58,9 @@ void cecl_inbox_close(struct cecl_inbox *inbox);
 int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
                     const void *message, size_t bytes, const int *fds, int nfds);
 
-/* Takes the next message without waiting. nranks: messages with a sender's number from nranks on are dropped, and so
- * are messages of more than `room` bytes. ceclInProgress: there is no message. ceclSystemError: for a second this
- * process has had no descriptor left for a connection, or for a message's descriptors, which are then lost. */
+/* Takes the next message without waiting. Drops messages of more than `room` bytes, and messages whose sender's rank is
+ * not below `nranks`. ceclInProgress: there is no message. ceclSystemError: for a second this process has had no
+ * descriptor left for a connection, or for a message's descriptors, which are then lost. */
 ceclResult_t cecl_inbox_take(struct cecl_inbox *inbox, int nranks, void *message, size_t room,
                              struct cecl_letter *letter);
 /* Writes to `polls` [CECL_INBOX_POLLS] the descriptors that become readable for a message. Returns how many. */

@@ -32,7 +32,7 @@ enum kind { COMES = 1, GIVES_UP, REFUSES };
 /* What a rank appends to the log. A page has room for a whole number of events, so no event crosses a page, and the
  * kernel writes each one whole. */
 struct event {
-    uint64_t sum; /* hash of the rest: up to Linux 6.7 readers may see the new size first */
+    uint64_t sum; /* hash of the rest: up to Linux 6.7 readers may see the size before the bytes */
     int32_t kind, rank;
     int32_t result;  /* GIVES_UP, REFUSES: ceclResult_t, with `words` */
     int32_t missing; /* GIVES_UP: the member that had gone, or NOBODY */
@@ -49,7 +49,7 @@ _Static_assert(CECL_MEMORY_UNIT % sizeof(struct event) == 0, "no event crosses a
 
 /* What the log says of a rank. */
 struct cecl_meeting_seat {
-    int64_t came;  /* where the log has the event that it came; 0: it is not waiting */
+    int64_t came;  /* where the log has the event COMES of its call; 0: it is not waiting */
     uint64_t call; /* the number of its last call */
     struct cecl_rank_set members; /* the list of its last call */
 };
@@ -187,7 +187,7 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
 
 /* Whether an earlier failure ends the call that `rank` makes with this list. It does if the list has a rank whose call
  * failed and, if the failure names a missing rank, also that rank. Then that failure and all earlier ones no longer
- * count for `rank`; if no failure ends the call, no failure so far counts any longer.
+ * count for `rank`. If no failure ends the call, none of them counts for `rank` any longer.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)
@@ -313,7 +313,7 @@ static void hear_failure(struct stay *stay, const struct event *event, int64_t a
     struct event why;
     if (event->kind == REFUSES)
         meetings->seats[event->rank].members = event->members;
-    /* the rank's call has ended before, or its refusal only repeats a failure that other ranks have read */
+    /* the refusal only repeats a failure that other ranks have read, or the call that fails has ended already */
     if (event->kind == REFUSES ? is_owed(stay, event->rank, &event->members, &why)
                                : meetings->seats[event->rank].came == 0)
         return;

@@ -52,13 +52,13 @@ struct cecl_meeting_plan {
 };
 
 /* Meets all members of the plan, which include this rank. All succeed, or all fail for the same reason. A member that
- * comes after the meeting has failed fails at once.
+ * comes after the failure fails at once.
  * parts  [out, members * plan->bytes] in rank order; NULL: not needed */
 ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts);
 
 /* Fails the meetings that wait for this rank, with `result` and the last message as the reason. Members of the plan
- * that have not come yet fail when they come. If the plan does not list this rank, peers get as the reason that lists
- * differ. Returns `result`, with its message. Does not wait for peers. */
+ * that have not come yet fail when they come. If the plan does not list this rank, the reason that peers get is that
+ * lists differ. Returns `result`, with its message. Does not wait for peers. */
 ceclResult_t cecl_meeting_refuse(const struct cecl_meeting_plan *plan, ceclResult_t result);
 
 #endif

@@ -57,8 +57,8 @@ static ceclResult_t listen_to_peers(struct cecl_mesh *mesh, struct cecl_inbox_ad
                                : cecl_fail(ceclSystemError, "eventfd: %s", strerror(errno));
 }
 
-/* Makes a descriptor that others can poll: it becomes readable when this process ends. If the system refuses a pidfd,
- * makes a pipe, returns one end, and keeps the other open in this process. */
+/* Makes mesh->self, a descriptor that others can poll: it becomes readable when this process ends. If the system
+ * refuses a pidfd, it is one end of a pipe, whose other end, mesh->life, only this process keeps open. */
 static ceclResult_t open_self(struct cecl_mesh *mesh)
 {
     int ends[2];

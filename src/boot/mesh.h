@@ -22,8 +22,8 @@ struct cecl_invitation {
     uint64_t process;
 };
 
-/* If several ranks are late at a timeout, a rank does not know which is to blame. So it waits this many ms more: if a
- * late rank itself waits for a third rank, it soon times out too and names the third rank (comm.h). */
+/* If several ranks are late at a timeout, a rank does not know which is to blame. So it waits this many ms more: a late
+ * rank that itself waits for a third rank soon times out too, and names the third rank (comm.h). */
 #define CECL_MESH_WORD_MS 2000
 
 /* Fails if this process may not open as many descriptors as `nranks` ranks in it need. Local. */
@@ -45,7 +45,7 @@ static inline void *cecl_shared_at(const struct cecl_shared *shared, int part)
 {
     return shared->base + shared->offsets[part];
 }
-/* Removes this rank's mapping; the peers keep theirs. Zeroed memory may be closed. Local. */
+/* Removes this rank's mapping; the peers keep theirs. A zeroed struct may be closed. Local. */
 void cecl_shared_close(struct cecl_shared *shared);
 
 #define CECL_MEMORY_UNIT 4096u /* the size of a memory file is a multiple of this */
@@ -129,8 +129,8 @@ ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *messag
                             const int *fds, int nfds, int64_t deadline);
 
 /* Takes the first message that has arrived, from any peer, without waiting. One thread at a time takes. Local.
- * room: the bytes at `message`: CECL_INBOX_BYTES. ceclInProgress if there is no message. ceclSystemError: as for
- * cecl_inbox_take. */
+ * room: how many bytes fit at `message`; longer messages are lost. ceclInProgress if there is no message.
+ * ceclSystemError: as for cecl_inbox_take. */
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
                             struct cecl_letter *letter);
 
@@ -154,7 +154,7 @@ ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
 /* cecl_mesh_left: whether `peer` has said goodbye. cecl_mesh_left_with: whether with an epoch; then sets *epoch. */
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *epoch);
-/* Tells all peers that this rank gives up, and why. May not reach all; never blocks. */
+/* Tells all peers that this rank gives up, and why. Never blocks, and may not reach all peers. */
 void cecl_mesh_tell_abort(struct cecl_mesh *mesh, const char *cause);
 /* Ends the waits of this rank's other threads in exchanges and posts, with ceclRemoteError. */
 void cecl_mesh_interrupt(struct cecl_mesh *mesh);

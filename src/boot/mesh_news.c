@@ -1,4 +1,4 @@
-/* News of peers' ends: goodbye, abort, death. The peer's row tells the first two. */
+/* News of peers' ends: a peer's row tells goodbye and abort, the descriptor of its process tells death. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,7 +17,7 @@ static void tell(struct cecl_mesh *mesh)
     mesh_wake_waiters(mesh);
 }
 
-/* Copies what a peer has written; a broken peer may have written anything. */
+/* Copies the reason that a peer has written. Ends the text, because a broken peer may have written anything. */
 static void copy_why(const struct cecl_mesh *mesh, int rank, char why[MESH_TEXT_BYTES])
 {
     memcpy(why, mesh->rows[rank].why, MESH_TEXT_BYTES - 1);

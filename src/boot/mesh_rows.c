@@ -198,8 +198,8 @@ ceclResult_t cecl_mesh_allgather(struct cecl_mesh *mesh, const char *kind, const
     return ceclSuccess;
 }
 
-/* If the exchange times out, a rank whose `mine` is an error returns that error, because its peers probably failed for
- * a similar reason. */
+/* If the exchange times out, a rank whose `mine` is an error returns that error, because a similar error has probably
+ * kept the late ranks away. */
 static ceclResult_t agree(struct cecl_mesh *mesh, const char *kind, ceclResult_t mine)
 {
     const struct cecl_vote vote = cecl_vote_of(mine);

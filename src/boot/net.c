@@ -13,7 +13,7 @@
 #define BACKLOG 4096
 #define BEAR_MS 1000 /* for how long descriptors or memory may be lacking before that is an error */
 #define UNSEEN_MS 500 /* a lack counts as new if none was seen for this long */
-#define REST_US 20000 /* how long to rest during a lack: poll() would return at once */
+#define REST_US 20000 /* how long to rest during a lack, when poll() would return at once */
 
 bool cecl_net_is_closed(int error)
 {
@@ -150,7 +150,7 @@ ceclResult_t cecl_net_recv(int fd, void *data, size_t bytes, int64_t deadline, c
 ceclResult_t cecl_net_random(void *data, size_t bytes)
 {
     ssize_t got;
-    do /* the kernel returns all of at most 256 bytes, or none */
+    do /* if at most 256 bytes are asked for, the kernel returns all or none */
         got = getrandom(data, bytes, 0);
     while (got < 0 && errno == EINTR);
     return got == (ssize_t)bytes ? ceclSuccess

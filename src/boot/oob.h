@@ -57,8 +57,8 @@ ceclResult_t cecl_lifeline_agree(struct cecl_lifeline *line, ceclResult_t mine, 
 void cecl_lifeline_rest(struct cecl_lifeline *line, int wake, int ms);
 /* Reads what the root has sent, without waiting. An error means that a rank or the root has ended or given up. */
 ceclResult_t cecl_lifeline_news(struct cecl_lifeline *line);
-/* Tells all ranks that this rank gives up, and why, unless the root has told them of a failure already. While another
- * thread reads from the line, waits for it, for a second at most. */
+/* Tells all ranks that this rank gives up, and why, unless the root has told them of a failure already. If another
+ * thread reads from the line, waits for that thread, for a second at most. */
 void cecl_lifeline_fail(struct cecl_lifeline *line, const char *words);
 /* Says goodbye, so that peers do not take this rank for dead, and waits for a second at most until the root has heard
  * it. No effect if another thread reads from the line during all of that second. */

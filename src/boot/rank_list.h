@@ -88,7 +88,7 @@ ceclResult_t cecl_votes_count(const void *all, size_t apart, int nranks);
 
 /* Replaces the new communicator's numbers of ranks in a message by the parent's. A message that becomes too long is
  * cut.
- * parent_ranks  [nranks] of the new communicator's ranks, in its order */
+ * parent_ranks  [nranks] the number in the parent of each rank of the new communicator */
 void cecl_words_for_parent(const char *words, const int *parent_ranks, int nranks,
                            char out[CECL_MESSAGE_BYTES]);
 

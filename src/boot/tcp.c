@@ -16,7 +16,7 @@
 #define SAY_MS 1000 /* how long sending a message may take, in ms */
 #define TICK_MS 50  /* how late a wait notices that another thread has ended it, in ms */
 
-/* If a wait for the root ended with ceclTimeout, adds the time limit to the message. */
+/* If a wait for the root ended with ceclTimeout, makes the message say the time limit. */
 static ceclResult_t in_time(const struct cecl_lifeline *line, ceclResult_t result)
 {
     return result != ceclTimeout

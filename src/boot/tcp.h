@@ -1,8 +1,8 @@
 /* The messages of the TCP bootstrap between a rank and the root. Internal to src/boot.
  *
- *     rank -> root   joins (struct cecl_tcp_said)   proves the secret; says who it is; has its part
- *     root -> rank   proof                           once it has read this;
- *                    or "again", and it closes       if it cannot wait for the rest
+ *     rank -> root   joins (struct cecl_tcp_said)   proves the secret; says who the rank is; has its part
+ *     root -> rank   proof                           once the root has read all of that message;
+ *                    or "again", then closes         if the root cannot wait for the message's end
  *     root -> rank   reply + all parts               once all have joined; or an error message
  *
  * Then the root closes the connections if all ranks are on one host. Otherwise ranks keep them as lines (oob.h).
@@ -39,7 +39,7 @@ _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must 
 /* What a rank says: first that it joins; later, over its line, messages of these kinds. */
 enum { CECL_TCP_PART = 1, CECL_TCP_FAILURE, CECL_TCP_GOODBYE };
 struct cecl_tcp_said {
-    uint64_t kind; /* CECL_TCP_MAGIC: joins, with all fields; or a kind above, with only `part` */
+    uint64_t kind; /* CECL_TCP_MAGIC: joins, all fields are set; a kind above: only `part` is */
     char part[CECL_OOB_PART_BYTES]; /* what this rank sends to the others, or a failure's message */
     uint8_t nonce[16];
     int32_t rank, nranks;

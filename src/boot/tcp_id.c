@@ -65,8 +65,8 @@ union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id)
     return at;
 }
 
-/* How well an interface's address suits; 0: not at all. If the setting names an interface, only its addresses suit;
- * otherwise only loopback, which is enough for a job on one host. */
+/* How well an interface's address suits; 0: not at all. If CECL_SOCKET_IFNAME names an interface, only its addresses
+ * suit; otherwise only loopback, which is enough for a job on one host. */
 static int fitness(const struct ifaddrs *one, const char *wanted)
 {
     if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))

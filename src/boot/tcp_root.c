@@ -19,7 +19,7 @@
 #include "util/grow.h"
 #include "util/thread.h"
 
-#define RANKS_MAX 65536 /* limits what a message can ask for; the API's limit is lower */
+#define RANKS_MAX 65536 /* limits the memory that a message can ask for; the API's limit is lower */
 #define LINGER_MS 1000  /* for how many ms the root still tells late ranks why the job failed */
 #define WORDS_MS 1000   /* how many ms sending that reason may take */
 /* the root sends the list of missing ranks at most this many ms before the first rank gives up */
@@ -510,7 +510,7 @@ static void let_go(struct root *root, int rank)
     hang_up(&root->seats[rank]);
 }
 
-/* Handles a whole message of a rank. */
+/* Handles a message that a rank has sent whole. */
 static void consider_said(struct root *root, int rank)
 {
     struct cecl_tcp_said *said = &root->seats[rank]->said;
@@ -527,8 +527,8 @@ static void consider_said(struct root *root, int rank)
     }
 }
 
-/* Reads what has come from a rank, and handles whole messages. A rank whose connection ends without a goodbye is
- * lost. */
+/* Reads what has come from a rank, and handles a message that is complete. A rank whose connection ends without a
+ * goodbye is lost. */
 static void hear_rank(struct root *root, int rank)
 {
     struct peer *peer = root->seats[rank];

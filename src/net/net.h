@@ -7,7 +7,7 @@
  *
  * Two words tell the host which call the stream has begun and which it has ended. Captured calls do not write these
  * words, because each replay would write the same numbers; so captured calls have no time limit. On the host device
- * only the stand-in of tests/nccl works; it has ended each call when the call returns. */
+ * only the stand-in of tests/nccl works; its calls have ended when they return. */
 #ifndef CECL_NET_NET_H
 #define CECL_NET_NET_H
 
