@@ -25,7 +25,7 @@ ceclResult_t cecl_gather(ceclComm_t comm, const char *kind, const void *mine, vo
 
 /* Collective. Gathers `bytes` bytes from each rank's `mine` into the launcher's `exchange`. First fills in *mine from
  * `local`, the result of this rank's own checks; if it is an error, its message must be recorded. Returns `local` if it
- * is an error, because its message says most. Otherwise returns the error of the first rank that has refused.
+ * is an error, because its message says more. Otherwise returns the error of the first rank that has refused.
  *
  * name  the public call, for messages; kind: as in cecl_gather */
 ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,

@@ -47,7 +47,7 @@ struct cecl_leases {
 struct cecl_origin {
     size_t layout;    /* index of the layout's first word in `layouts` */
     uint64_t changes; /* value of the registry's `changes` when the call's windows were found */
-    /* the program's recvbuff, if the call has a bounce buffer in its place; otherwise NULL */
+    /* the caller's recvbuff, if the call has a bounce buffer in its place; otherwise NULL */
     const void *recv;
     /* the buffer from which peers that come later fetch the input: the call's own, or a bounce buffer */
     struct cecl_buffer lent;
@@ -133,13 +133,13 @@ struct cecl_launch {
 
 /* -- store.c -- */
 
-/* Takes a launch without calls, or returns NULL if there is no host memory. */
+/* Takes a launch, without calls, from the store. NULL: there is no host memory. */
 struct cecl_launch *cecl_launch_take(ceclComm_t comm, enum cecl_launch_kind kind,
                                      ceclStream_t stream);
 /* Puts one more launch into the store. Returns false without host memory. */
 bool cecl_launch_spare(ceclComm_t comm);
 /* Ends the use of a launch, and gives back its leases. If it is neither kept nor held by a graph, gives back its
- * windows, and puts it into the store. If the communicator has ended meanwhile, frees it. NULL has no effect. */
+ * windows, and puts it into the store. If the communicator has ended, only frees the launch. NULL has no effect. */
 void cecl_launch_drop(struct cecl_launch *launch);
 /* Like cecl_launch_drop, for a thread that is not inside the communicator. */
 void cecl_launch_return(struct cecl_launch *launch);

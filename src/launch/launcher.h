@@ -34,7 +34,7 @@ struct cecl_once {
 struct cecl_messenger {
     struct cecl_posts posts;
     uint64_t groups; /* how many groups this rank has posted, not counting captured ones */
-    uint64_t group;  /* number of the group that is being posted; if captured, the group's ticket */
+    uint64_t group;  /* number of the group that is being posted; if captured, its ticket */
     /* [CECL_ROLES][nranks] how many messages the group that is being made has, by role and peer */
     uint32_t *counts;
     ceclStream_t *lanes; /* [nlanes] streams of the communicator, which plans of messages use */

@@ -11,8 +11,8 @@
 
 /* ---- checking */
 
-/* Refuses a group if the buffers that the program gave to its calls overlap. For a call with a bounce buffer this
- * checks the program's recvbuff, to which the bytes are carried, unless this rank receives nothing. */
+/* Refuses a group if the buffers that the caller gave to its calls overlap. For a call with a bounce buffer this checks
+ * the caller's recvbuff, to which the bytes are carried, unless this rank receives nothing. */
 static ceclResult_t check_apart(const struct cecl_launch *launch)
 {
     const uint32_t count = launch->nfull;

@@ -253,7 +253,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     CECL_TRY(result);
     launch->signature = cecl_calls_signature(launch->calls, launch->nfull);
     comm->launcher->plans_made++;
-    /* if ranks do not meet in the call, a peer may free its memory before this rank starts, so uses none of it */
+    /* if ranks do not meet in the call, its program uses no peers' buffers: they may be freed already */
     return meets ? collect_imports(launch) : ceclSuccess;
 }
 

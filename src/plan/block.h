@@ -21,7 +21,7 @@ cecl_block_fn cecl_block_tiles;
 cecl_block_fn cecl_block_reduced_to_all;
 cecl_block_fn cecl_block_reduced_to_root;
 
-/* touched.c: the block from `peer` in this rank's output or, unless `received`, the block for `peer` in this rank's
+/* touched.c: if `received`, the block from `peer` in this rank's output, else the block for `peer` in this rank's
  * input. Must not be called for messages. */
 struct cecl_block cecl_touched_block(const struct cecl_call *call, bool received, int peer);
 

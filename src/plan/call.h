@@ -97,7 +97,7 @@ static inline uint32_t cecl_type_bytes(ceclDataType_t type)
     return cecl_reduction_element_bytes(type);
 }
 
-/* Whether a call moves nothing and is not a barrier. Equal on all ranks. */
+/* Whether a call has no bytes, and no effect without bytes (cecl_op_always). Equal on all ranks. */
 static inline bool cecl_call_is_empty(const struct cecl_call *call)
 {
     return call->bytes == 0 && !cecl_op_always(call->op);

@@ -16,7 +16,7 @@
 #define SIDE_COPY_MIN (256 * KIB)
 /* one more peer returns a piece for every so many bytes of the own block */
 #define BYTES_PER_PEER (256 * KIB)
-/* the most bytes of a round, up to ROUNDS_MOST rounds: 43 us over a link, far longer than an exchange of flags */
+/* the most bytes of a round, if ROUNDS_MOST rounds are enough: 43 us over a link, far longer than flags take */
 #define BYTES_PER_ROUND (16 * MIB)
 #define ROUNDS_MOST 8 /* the root is idle only while peers pass on the last eighth of the block */
 /* reduce.one_shot: saves an exchange, 7 us, but sends ranks / 2 times the bytes, 1 us more on 4 ranks */

@@ -116,7 +116,7 @@ static inline bool cecl_op_has_both_buffers(const struct cecl_op *op)
            op->family == CECL_FAMILY_CARRY;
 }
 
-/* Whether the call has an effect even without bytes. */
+/* Whether the call has an effect even if its `bytes` are 0. */
 static inline bool cecl_op_always(const struct cecl_op *op)
 {
     return op->family == CECL_FAMILY_OWN_LAYOUT || op->family == CECL_FAMILY_BARRIER ||
