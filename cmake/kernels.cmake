@@ -11,7 +11,7 @@ if(CECL_KERNEL_FOLDER) # with images that were compiled before from the same sou
   list(GET compiler 0 CECL_KERNEL_COMPILER)
   list(GET compiler 1 CECL_KERNEL_COMPILER_VERSION)
   list(REMOVE_AT compiler 0 1)
-  if(compiler) # folders of older versions list none, and have all
+  if(compiler) # a folder that lists no architectures has all of them
     set(architectures ${compiler})
   endif()
 else()

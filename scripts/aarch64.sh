@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# aarch64.sh [WHEEL]: runs the unit tests, and four ranks of a wheel, as on aarch64, under QEMU's emulator, without
-# kernels and GPUs. aarch64.sh --build only builds. On Debian, as root, it installs what it needs, also packages of
-# the architecture arm64.
+# aarch64.sh [WHEEL]: runs unit tests and, if a WHEEL is given, four ranks with it, in QEMU's emulator of aarch64,
+# without kernels and GPUs. aarch64.sh --build only builds. On Debian, as root, it installs what it needs, also
+# packages of the architecture arm64.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 cd -- "$root"

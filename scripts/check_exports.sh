@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check_exports.sh LIBRARY HEADER [NAME ...]: fails unless a shared library exports exactly these names: the
-# functions of its public header, or the functions in a list (src/nccl/names.h), each also with a p in front; and
-# each NAME, which another library of cecl needs.
+# check_exports.sh LIBRARY HEADER [NAME ...]: fails unless a shared library exports exactly the functions of HEADER
+# and each NAME, which another library of cecl needs. HEADER is the library's public header, or src/nccl/names.h,
+# whose functions must be exported both with and without a p in front.
 set -euo pipefail
 library=$1 header=$2
 shift 2

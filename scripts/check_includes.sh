@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fails if an include between folders of src goes up: a file may include its own folder, and folders before it in
-# the list below. src/nccl, the library in NCCL's place, includes only itself and src/util, and no other folder
-# includes it. docs/architecture.md describes the folders.
+# Fails if an include between folders of src goes up: a file may include headers of its own folder, and of the folders
+# before that one in the list below. src/nccl, the library in NCCL's place, includes only itself and src/util, and no
+# other folder includes src/nccl. docs/architecture.md describes the folders.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 order=(util sm boot device alloc plan net flags ce comm launch api nccl)

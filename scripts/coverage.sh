@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows which lines and branches of src/ and tests/verify/ the tests run, without a GPU: the lines that no test
-# runs, file by file, and the sums. Fails below 92 % of lines, or if a test fails. Arguments go to ctest. Run it by
+# Runs the tests without a GPU, and shows which lines of src/ and tests/verify/ no test runs, file by file, and what
+# share of lines and branches runs. Fails below 92 % of lines, or if a test fails. Arguments go to ctest. Run it by
 # hand on an idle machine: it takes about twice as long as test.sh, and counting slows down tests, which have time
 # limits. Results stay in build/coverage; coverage.json there tells mutate.sh which lines to change.
 set -euo pipefail
@@ -25,8 +25,8 @@ build "$build" -DCMAKE_BUILD_TYPE=None -DCECL_CUDA=OFF -DCECL_MPI=ON "-DCECL_TES
 find "$build" -name '*.gcda' -delete
 export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 # as under the sanitizers
 status=0
-# Left out: install_ and guide_ build programs of their own; exports_ would fail because coverage adds symbols;
-# nccl_pass_time and test_instructions would measure code that coverage adds.
+# Left out: install_ and guide_ build programs of their own; plot_ runs Python; exports_ would fail because coverage
+# adds symbols; nccl_pass_time and test_instructions would measure code that coverage adds.
 left_out='^install_|^guide_|^plot_|^exports_|^nccl_pass_time|^test_instructions'
 (cd "$build" && ctest --output-on-failure -j"$test_jobs" -E "$left_out" "$@") ||
     status=$?

@@ -56,8 +56,8 @@ no_local_headers() {
         sed 's/^/-isystem /' | paste -sd ' ' | sed 's/^/-nostdinc /'
 }
 
-# kernels_of_tests NVCC: prints CMake's option for the kernels of test.sh's build, or nothing if they are incomplete
-# or old. If that build has all of them, its library is newer than they are.
+# kernels_of_tests NVCC: prints CMake's option that names the folder of test.sh's kernels, or no folder if these are
+# incomplete or old. They are complete if that build's library is newer than they are.
 kernels_of_tests() {
     local tests=$root/build/test wanted folder=
     wanted=$(printf 'nvcc\n%s\n90-real' "$("$1" --version | sed -n 's/.*, V\([0-9.]*\)$/\1/p')")

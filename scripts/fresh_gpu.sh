@@ -65,7 +65,7 @@ if [ -n "${LD_LIBRARY_PATH:-}" ] && ! ldconfig -p | grep -q 'libcuda\.so\.1 '; t
     clean+=(LD_LIBRARY_PATH="$LD_LIBRARY_PATH")
 fi
 
-# README's mpirun line needs the same here: without ssh Open MPI starts only if it is told another shell.
+# Without ssh Open MPI starts only if it is told another shell. README's line with mpirun says so to users.
 if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
     echo "fresh_gpu.sh: no ssh here, which Open MPI expects: OMPI_MCA_plm_rsh_agent=sh is set"
     clean+=(OMPI_MCA_plm_rsh_agent=sh)

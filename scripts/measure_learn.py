@@ -318,7 +318,7 @@ def jax_calls(args, clock, name, policy, flags, steps):
 
 
 def part_jax(args, clock):
-    # without command buffers, because captured calls are not tried
+    # without command buffers, because captured calls have no trials
     said = jax_calls(args, clock, "jax", "auto", "--xla_gpu_enable_command_buffer=", 600)
     if said is None:
         return
@@ -332,7 +332,7 @@ def part_jax_graphs(args, clock):
     if said is None:
         return
     calls = [line.split() for line in said.splitlines() if line.startswith("cecl: nccl")]
-    # cecl: ncclAllGather  to 4 KiB  CALLS  BYTES  BY ...
+    # a row is: cecl: ncclAllGather  to 4 KiB  CALLS  BYTES  BY ...
     gathers = [int(row[5]) for row in calls if row[1] == "ncclAllGather" and row[7] == "cecl"]
     need(gathers, f"no all-gather was served\n{said[-3000:]}")
     # a replayed call counts once, when it is captured
@@ -450,8 +450,8 @@ def note_rows(times):
 
 
 def note_worst(times):
-    """Notes the worst of each program's rows that are clearly slower, or else the row with the highest ratio of medians.
-    Returns all rows that are clearly slower."""
+    """Notes, of each program, the worst of the rows that are clearly slower. If no row is, notes the one row with the
+    highest ratio of medians. Returns all rows that are clearly slower."""
     by_ratio = sorted(times, key=lambda row: ratio_of(times[row]))
     clear = [row for row in by_ratio if is_clear(times[row])]
     for row in {row[:2]: row for row in clear or by_ratio[-1:]}.values():

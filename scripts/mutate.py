@@ -156,7 +156,7 @@ def mutants_of(file, source, is_run):
 
 
 def lines_run():
-    """A function that tells whether the tests run a line."""
+    """Returns a function of file and line that tells whether the tests run the line."""
     if not os.path.exists(COVERED):
         print("no %s: lines that no test runs are drawn too (coverage.sh makes it)"
               % os.path.relpath(COVERED, ROOT))
@@ -194,7 +194,7 @@ def inside_functions(file, line):
 
 
 def draw(count, seed, under):
-    """Draws `count` mutants, each of another place. The same seed and sources give the same ones."""
+    """Draws `count` mutants, each of another line. The same seed and sources give the same mutants."""
     files = subprocess.run(["git", "-C", ROOT, "ls-files", "src", "tests/verify"],
                            capture_output=True, text=True, check=True).stdout.split()
     files = [f for f in files if f.endswith(".c") and f.startswith(under) and

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Changes src/ in one place at a time, and says which changes no test notices: each is a hole in the tests, or
-# changes nothing that counts. scripts/mutants_known.txt lists those of the second kind. Run it by hand: 60 mutants
-# take about 8 minutes on 16 cores. After coverage.sh, lines that no test runs are left out. mutate.sh --help lists
+# Changes src/ in one place at a time, and says which changes (mutants) no test notices. Such a mutant is a hole in
+# the tests, or changes nothing that counts and belongs in scripts/mutants_known.txt. Run it by hand: 60 mutants take
+# about 8 minutes on 16 cores. If coverage.sh ran before, lines that no test runs are left out. mutate.sh --help lists
 # the options; the same --seed draws the same mutants.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # packages.sh [--build] [CMAKE_OPTION ...]: builds the Debian packages in build/packages, and checks them: lintian
-# finds no error, each file is in one package, and a program of MPI builds and runs with them. For that it installs
-# them, if it is root, and removes them again. --build: only compiles.
+# finds no error, and each file is in one package. As root also installs them, checks that a program of MPI builds and
+# runs with them, and removes them again. --build: only compiles.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=scripts/common.sh

@@ -2,8 +2,8 @@
 # Runs the tests under sanitizers, without CUDA. Needs the packages that test.sh installs.
 # sanitize.sh [--build] [address|thread]   default: both; --build: builds, and runs nothing
 #   address  also finds leaks and undefined behaviour; all tests that need no GPU, with 3 ranks under MPI
-#   thread   only tests whose ranks are threads and processes of the test itself. MPI is not built for
-#            this sanitizer, and only one thread makes plans.
+#   thread   only tests whose ranks are threads and processes of the test itself: MPI is not built for
+#            this sanitizer. Tests of plans are left out, because they have one thread.
 # Long random tests run a quarter of their rounds.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
@@ -30,7 +30,7 @@ for kind in ${1:-address thread}; do
     parts=()
     [ "$kind" != thread ] || parts=(-DCECL_MPI=OFF -DCECL_BENCH=OFF -DCECL_EXAMPLES=OFF)
     # With -O1 and only line numbers, compilers take half the time of -O2 -g. But -O1 gives false warnings, so
-    # warnings are no errors here; test.sh and clang's build check them.
+    # warnings are no errors here; in test.sh and in clang's build they are.
     build "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -g1 -DNDEBUG" \
         -DCECL_CUDA=OFF -DCECL_SANITIZE="$kind" -DCECL_TEST_RANKS=3 "${linker[@]}" "${parts[@]}"
     [ $only_build = 0 ] || continue
@@ -38,8 +38,8 @@ for kind in ${1:-address thread}; do
     # - install_ and guide_ build a program of their own, which would need the same sanitizer;
     # - example_prefetch and fsdp_loss_equal compute a lot on 4 ranks, and cover nothing that other
     #   tests do not;
-    # - tests that start a program dozens of times (training, settings): the others take a quarter of
-    #   the time and cover the same code, except the messages of refusals;
+    # - tests that start a program dozens of times (training, settings): the other tests cover the same
+    #   code, except the messages of refusals, in a quarter of the time;
     # - plot_ and fsdp_compare run Python;
     # - tune_writes measures for 22 s of a processor; .ci/nightly runs it;
     # - under the address sanitizer, corpora that .ci/run's fuzzers run under the same sanitizer; under the thread

@@ -29,7 +29,7 @@ kernels_of() {
     esac | sort
 }
 
-# test_images checks that the cubin for 9.0 has all kernels of its file. All images of a file must have the same ones.
+# Checks that all images of a file have the same kernels. (test_images checks that its cubin for 9.0 has all of them.)
 check_kernels() {
     local image kernels
     for image in "$1"/*.cubin "$1"/*.ptx; do
@@ -42,7 +42,8 @@ check_kernels() {
 }
 
 for arch in "${archs[@]}"; do
-    # CMake needs the compiler as one word. pip hides the packages of its environment from what it starts.
+    # CMake needs the compiler as one word, so it gets a script. This names zig by its path, because pip hides its
+    # packages from what it starts.
     cat >"$scratch/cc" <<EOF
 #!/bin/sh
 exec "$zig" cc -target $arch-linux-gnu.$glibc "\$@"

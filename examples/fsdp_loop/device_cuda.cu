@@ -13,7 +13,7 @@ static bool fine(cudaError_t error, const char *what)
 }
 #define FINE(call) fine((call), #call)
 
-const bool device_is_gpu = true; /* declared extern in the header */
+const bool device_is_gpu = true; /* visible to other files, because the header declares it extern */
 
 void *device_alloc(size_t bytes)
 {

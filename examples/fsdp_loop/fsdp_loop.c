@@ -1,5 +1,5 @@
 /* The loop of docs/guide.md, "Fully sharded training", as a program that checks its numbers. A test
- * fails unless the guide shows the same lines.
+ * fails unless the guide shows the lines that stand under "the guide's lines".
  *
  *     mpirun --allow-run-as-root --oversubscribe -n 4 build/examples/example_fsdp_loop */
 #include "fsdp_loop.h"

@@ -2,8 +2,8 @@
  * comparison.
  *
  * Calls are enqueued on communication streams, in lanes. Each buffer has a lane, which is its queue
- * of calls. A call begins when the compute that was enqueued before it is done. comm_await lets all
- * compute that is enqueued afterwards wait for the last call of a lane. All ranks make the same
+ * of calls. A call begins when the compute that was enqueued before it is done. comm_await makes
+ * all compute that is enqueued later wait for the last call of a lane. All ranks make the same
  * calls in the same order. */
 #ifndef CECL_FSDP_COMM_H
 #define CECL_FSDP_COMM_H
@@ -14,8 +14,8 @@
 #include "compute.h"
 
 /* One call. Elements are compute's elements.
- *   GATHER          to [nranks * count]: this rank's part, at rank * count, goes to all ranks
- *   REDUCE_SCATTER  from [nranks * count] of each rank; to [count] gets the sum of part `rank` */
+ *   GATHER          `to` is [nranks * count]: this rank's part, at rank * count, goes to all ranks
+ *   REDUCE_SCATTER  `from` is [nranks * count], `to` [count]: gets the sum of all ranks' part `rank` */
 struct transfer {
     enum { GATHER, REDUCE_SCATTER } kind;
     const void *from;
@@ -36,7 +36,7 @@ struct comm {
     bool (*alloc)(struct comm *c, void **memory, size_t bytes); /* collective; freed by close */
     ceclStream_t (*stream)(struct comm *c, int lane);
     bool (*start)(struct comm *c, int lane, const struct transfer *t);
-    bool (*wait)(struct comm *c, int lane); /* called if the host computes: it waits for the lane */
+    bool (*wait)(struct comm *c, int lane); /* only if the host computes: it waits for the lane */
     bool (*healthy)(struct comm *c);        /* false, with a message on stderr: a peer has failed */
     void (*close)(struct comm *c);
 };

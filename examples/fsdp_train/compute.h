@@ -2,8 +2,8 @@
  * computes by these operations.
  *
  * Operations run in the order of the calls. On a GPU they are enqueued on one compute stream, and
- * may still run when the call returns. On the host they are done by then. A failure is written to
- * stderr and remembered; wait() returns it. */
+ * may still run when the call returns. On the host they are done by then. A failure is reported on
+ * stderr and remembered; wait() then returns false. */
 #ifndef CECL_FSDP_COMPUTE_H
 #define CECL_FSDP_COMPUTE_H
 
@@ -30,8 +30,8 @@ struct matmul {
     bool wide; /* C's elements are float */
 };
 
-/* rows = samples * sequence, each `width` elements. Tokens are [samples][sequence + 1]: the last
- * `sequence` of a sample are to be predicted. */
+/* There are samples * sequence rows of `width` elements. Tokens are [samples][sequence + 1]: the
+ * last `sequence` tokens of a sample are to be predicted. */
 struct dims {
     int samples, sequence, width;
 };
@@ -69,7 +69,7 @@ struct compute {
 
     /* ---- the network */
     void (*matmul)(struct compute *c, const struct matmul *m);
-    /* Cuts samples first, first + 1, ... out of the text (model.h). */
+    /* Cuts the samples number `first`, first + 1, ... out of the text (sample_start in model.h). */
     void (*batch)(struct compute *c, unsigned char *tokens, const unsigned char *text, size_t bytes,
                   uint64_t seed, uint64_t first, struct dims d);
     void (*embed)(struct compute *c, void *x, const void *table, const void *places,
@@ -98,15 +98,15 @@ struct compute {
     void (*adam)(struct compute *c, float *parameters, float *first, float *second,
                  const void *gradients, size_t count, const struct adam *a);
 
-    /* ---- order between compute and communication streams. All three are NULL if compute is
-     * synchronous: then the host itself waits for the stream (comm.h). */
+    /* ---- order between compute and communication streams. The next three functions are NULL if
+     * compute is synchronous: then the host itself waits for the stream (comm.h). */
     void (*stream_after_compute)(struct compute *c, ceclStream_t stream);
     /* marks the end of all work that `stream` holds now */
     void (*mark)(struct compute *c, ceclStream_t stream, int lane);
     void (*compute_after_mark)(struct compute *c, int lane);
 
-    /* ---- time: tick() records a time stamp at this point of the compute stream. ticks() waits,
-     * and returns the `count` stamps since its last call, in ms. */
+    /* ---- time: tick() records a time stamp at this point of the compute stream. ticks() waits for
+     * compute, and writes the `count` stamps since its last call to `ms`. */
     void (*tick)(struct compute *c);
     bool (*ticks)(struct compute *c, double *ms, int count);
 };

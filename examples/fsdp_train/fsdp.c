@@ -144,9 +144,9 @@ static const void *take(struct fsdp *f, int position)
  *    gather of p + prefetch | reduction of p | gather of p + 1 + prefetch | reduction of p + 1 | ...
  *
  * So no gather for the positions up to p + prefetch waits for p's reduction. The gather of p + 1 +
- * prefetch does, which costs nothing. It overwrites the parameters that p's backward pass reads, so
- * it could not begin earlier anyway. And compute waits for p's reduction already at p + 2, which
- * reuses the reduction's buffer, but for that gather only at p + 1 + prefetch. */
+ * prefetch waits for it, but loses no time: it overwrites the parameters that p's backward pass
+ * reads, so it cannot begin before the reduction can. And compute waits for p's reduction at p + 2,
+ * which reuses the reduction's buffer, and for that gather no earlier, at p + 1 + prefetch. */
 
 static int reduce_lane(const struct fsdp *f, int group)
 {
@@ -165,9 +165,9 @@ static void *shard_gradients(const struct fsdp *f, int group)
     return (char *)f->gradients + f->offset[group] * f->compute->element;
 }
 
-/* Enqueues the reduction of `group`'s gradients, after the compute that fills their buffer. With
- * prefetch, compute now waits for the previous reduction, which ran during this group's backward
- * pass: the next group's gradients go to the buffer that it reads. */
+/* Enqueues the reduction of `group`'s gradients, after the compute that fills their buffer. Without
+ * prefetch, later compute waits for this reduction. With prefetch it waits for the previous one: the
+ * next group's gradients go to the buffer that the previous reduction reads. */
 static bool reduce(struct fsdp *f, int group)
 {
     const struct transfer sum = {REDUCE_SCATTER, f->whole_gradients[group % 2],

@@ -6,7 +6,7 @@
  *                                                   | reduce 3     | reduce 2     | ...
  *
  * `prefetch` groups are gathered ahead, into prefetch + 1 buffers in rotation: compute reads one
- * while the others are filled. Gradients have two buffers: one is filled while the other is
+ * while gathers fill the others. Gradients have two buffers: compute fills one while the other is
  * reduced. */
 #ifndef CECL_FSDP_FSDP_H
 #define CECL_FSDP_FSDP_H

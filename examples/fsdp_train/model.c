@@ -71,7 +71,7 @@ void initial_parameters(const struct shape *s, uint64_t seed, int group, size_t 
          * growing in deep networks. */
         const bool added = block && (t == BLOCK_OUT || t == BLOCK_DOWN);
         const float part = (float)s->width * (added ? 2.0f * (float)s->layers : 1);
-        const float range = norm ? 0 : sqrtf(3.0f / part); /* its sigma: 0.5 / sqrt(part) */
+        const float range = norm ? 0 : sqrtf(3.0f / part); /* standard deviation 0.5 / sqrt(part) */
         for (size_t i = from > begin ? from : begin; i < end && i < from + count; i++) {
             const float uniform = (float)(scramble(key + i) >> 40) / (float)(1 << 24) - 0.5f;
             out[i - from] = uniform * range + (gain ? 1 : 0);
@@ -226,9 +226,9 @@ static void norm_back(const struct model *m, const struct norm_memory *n, const 
 
 /* ---- attention: for each sample, a product for each head */
 
-/* An operand of the products of all heads of a sample. It is [sequence][head] in rows of `ld`
- * elements, and the next head begins `head` elements further on. If ld is 0, it is the attention
- * weights, [sequence][sequence] for each head. */
+/* An operand of a sample's products, one product for each head. If ld is 0, it is the attention
+ * weights, [sequence][sequence] for each head. Otherwise it has rows of `ld` elements. In each row a
+ * head has width / heads elements, and the next head begins behind them. */
 struct operand {
     const void *base;
     int ld;

@@ -33,8 +33,8 @@ struct way {
 };
 extern const struct way way_gather, way_reduce;
 
-/* Enqueues products of `rows` rows of A with B. Product i of `blocks` begins at row from + i * j->rows of A
- * and at row to + i * rows of C. */
+/* Enqueues `blocks` products of `rows` rows of A with B. Product i reads A from row `from` + i * j->rows on,
+ * and writes C from row `to` + i * rows on. */
 void multiply(struct job *j, int from, int to, int rows, int blocks);
 
 /* compute_after: compute that is enqueued later runs after the work that the stream holds now.

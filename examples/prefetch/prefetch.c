@@ -147,13 +147,13 @@ static bool forward(struct job *j, enum mode mode)
         return false;
     for (int g = 0; g < groups; g++) {
         const int slot = g % 2;
-        if (mode != WHOLE && !compute_after_stream(j, slot))
-            return false; /* this group's parameters have arrived */
-        if (mode == PREFETCH && !gather_after(j, g + 1))
-            return false; /* the next gather runs during this group's matmuls */
+        if (mode != WHOLE && !compute_after_stream(j, slot)) /* waits for this group's gather */
+            return false;
+        if (mode == PREFETCH && !gather_after(j, g + 1)) /* runs during this group's matmuls */
+            return false;
         compute_group(j, g, mode == WHOLE ? j->whole[g] : j->buffers[slot]);
-        if (mode == NO_OVERLAP && !gather_after(j, g + 1))
-            return false; /* the next gather runs after this group's matmuls */
+        if (mode == NO_OVERLAP && !gather_after(j, g + 1)) /* runs after this group's matmuls */
+            return false;
     }
     return true;
 }
@@ -169,8 +169,8 @@ static void take_text(struct job *j, int step)
     j->compute.copy(&j->compute, j->tokens, j->sample, batch + batch / SAMPLE);
 }
 
-/* Loss and hash of a step in a mode. The loss is the mean over all ranks, summed in rank order so
- * that it repeats. */
+/* Computes the loss and the hash of step 0 in a mode. The loss is the mean over all ranks, summed in
+ * rank order so that it repeats. */
 static bool evaluate(struct job *j, enum mode mode, double *loss, uint64_t *hash)
 {
     const size_t bytes = (size_t)j->shape.batch * SYMBOLS * sizeof(float);

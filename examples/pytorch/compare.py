@@ -42,7 +42,7 @@ def summary(runs):
 
 
 def chart(sides):
-    """Returns what a file in docs/data has: the shape of the runs, and the times of each side."""
+    """Returns the content of a JSON file, as in docs/data: the shape of the runs, and the times of each side."""
     one = sides["nccl"][0]
     kept = {key: one[key] for key in ("ranks", "blocks", "width", "sequence", "batch")}
     return {"fsdp2": kept, "step_ms": {side: summary(runs) for side, runs in sides.items()}}

@@ -4,7 +4,7 @@
     CECL_SHARE_GPU=1 torchrun --nproc-per-node 2 examples/pytorch/one_shot_triton.py          # on one GPU
     torchrun --nproc-per-node 2 examples/pytorch/one_shot_triton.py --symm-mem torch          # by torch's module
 
-Only the import depends on the module. The exit code is 1 if an element was wrong, or if a peer did not come.
+With torch's module only the import differs. The exit code is 1 if an element was wrong, or if a peer did not come.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import torch.distributed as dist
 import triton
 import triton.language as tl
 
-BLOCK, PATIENCE = 1024, 100_000_000  # elements of a program; tries until a peer is said to be late
+BLOCK, PATIENCE = 1024, 100_000_000  # elements of a Triton program; tries after which a peer counts as late
 
 
 @triton.jit
@@ -31,8 +31,8 @@ def swap(word, old, new, patience):
 
 @triton.jit
 def meet(pads, rank, ranks: tl.constexpr, patience):
-    """Waits until the Triton program with this number has come here on all ranks. For each pair of ranks there is a word
-    in the pads of both; it is 0 before and after the call."""
+    """Waits until the Triton program with this number has come here on all ranks. Returns how many waits gave up. For each
+    pair of ranks both pads have a word, which is 0 before and after the call."""
     tl.debug_barrier()  # all threads of the program have loaded and stored
     late = 0
     words = tl.program_id(0) * ranks
