@@ -106,8 +106,8 @@ uint32_t cecl_places_entries(const struct cecl_places *places);
  * `count` is not 1 to cecl_places_entries. */
 bool cecl_places_begin(struct cecl_places *places, uint32_t count, cecl_places_go_on *go_on,
                        void *context);
-/* This rank's record of the call that comes `index` calls after the next one. The caller fills it in before
- * cecl_places_publish; until then it has the words of an earlier call. */
+/* This rank's record of the call that comes `index` calls after the next one. The caller must fill it in before
+ * cecl_places_publish, because it still has the words of an earlier call. */
 struct cecl_place_record *cecl_places_own(const struct cecl_places *places, uint32_t index);
 /* Publishes the records of the next `count` calls, and arrives. All ranks number calls alike, and publish the same
  * calls together.

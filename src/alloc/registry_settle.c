@@ -80,7 +80,7 @@ static ceclResult_t forget_overlapped(struct cecl_registry *registry,
 #define LOOKS 8
 
 /* Checks the next LOOKS windows, and forgets those whose memory is gone. So if a program keeps freeing and allocating,
- * the memory of only about one window in LOOKS is gone. Checking all windows each time would make the first use of
+ * only about one window in LOOKS is for memory that is gone. Checking all windows each time would make the first use of
  * memory slow if there are many windows. */
 static ceclResult_t forget_gone(struct cecl_registry *registry)
 {

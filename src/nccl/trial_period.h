@@ -3,9 +3,9 @@
  *
  * Each call is represented by a number, its token. A run is a stretch of calls that repeat with one period. A period is
  * found when its run is three periods long, and at least 64 calls. Layers within a step also repeat, so if an earlier
- * run broke off, the new run must be three times as long as that one. Once a period is found, a new period begins
- * whenever the last `length` calls were exactly one period. So a different step, such as an evaluation, is skipped:
- * periods begin again after the next regular step.
+ * run broke off, the new run must be three times as long as the earlier one. Once a period is found, a new period
+ * begins whenever the last `length` calls were exactly one period. So a different step, such as an evaluation, is
+ * skipped: periods begin again after the next regular step.
  *
  * The search looks at CECL_PERIOD_SEARCH calls at once, because a search at each call would cost more. So it finds a
  * period up to CECL_PERIOD_SEARCH - 1 calls late, but at the same call on all ranks.
