@@ -168,7 +168,7 @@ static ceclStream_t stream_of(int rank)
     return batch.on_stream ? streams[rank] : NULL;
 }
 
-/* `asks`: receivers tell senders where blocks belong */
+/* `asks`: an all-to-all may be ceclAlltoAllv, whose receivers tell senders where blocks belong */
 static ceclResult_t call(int i, int rank, ceclStream_t stream, bool asks)
 {
     struct random_call c = batch.calls[i][rank];

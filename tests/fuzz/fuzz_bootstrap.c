@@ -255,7 +255,7 @@ static void check_replies(const struct client *c, size_t at)
     }
 }
 
-/* Whether the root asked the client to connect again, because it was too slow to send a whole answer. */
+/* Whether the root asked the client to connect again, because the client was too slow to send a whole answer. */
 static bool was_put_off(const struct client *c)
 {
     static const struct cecl_tcp_proof again = {CECL_TCP_AGAIN};

@@ -43,8 +43,8 @@ static void misuse_in_group(int rank, unsigned which)
     REQUIRE(result == ceclInvalidArgument, "a group with a bad call returns %d", result);
 }
 
-/* Whether a group that is only simulated may contain this call: not if it is empty, because the stand-in would carry it
- * out at once, and not if it is a reduction of small floats, which the stand-in refuses. */
+/* Whether a group that is only simulated may contain this call. The stand-in would carry out an empty call at once, and
+ * refuse a reduction of small floats. */
 static bool is_simulated(const struct random_call *c)
 {
     const bool is_small = c->type == ceclFloat16 || c->type >= ceclBfloat16;

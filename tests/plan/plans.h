@@ -67,8 +67,8 @@ static inline uint64_t next(uint64_t *x)
     return *x >> 33;
 }
 
-/* Returns plans[c * nranks + r], to be freed with free_plans. Each call is in place on all ranks or on none, or on the
- * ranks of `in_place`[c] (see learn_outside). */
+/* Returns plans[c * nranks + r], to be freed with free_plans. Call c is in place on the ranks of in_place[c] (see
+ * learn_outside) or, if `in_place` is NULL, on all ranks or none, as parts[c] says. */
 static inline struct cecl_plan *lower_differing(const struct cecl_part *parts,
                                                 const uint64_t *in_place, int ncalls, int nranks)
 {
@@ -160,8 +160,8 @@ static inline bool is_missed(const struct cecl_verify_program *program, struct c
     return missed;
 }
 
-/* Whether to verify now. A sanitizer slows the verifier down and looks for other faults, so with it only every fourth
- * call is verified, in an order in which no loop of a test always skips the same ones. */
+/* Whether to verify now. A sanitizer slows the verifier down and looks for other faults, so with it only one call in four
+ * is verified, chosen so that no loop of a test always skips the same calls. */
 static inline bool verifies_this_time(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

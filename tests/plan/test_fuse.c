@@ -1,5 +1,5 @@
-/* Which steps around a reduction its kernel takes over (ce/fuse.c): barriers, signals to all, and copies of exactly its
- * result. It takes over no other step, and no step twice. */
+/* Which steps around a reduction its kernel takes over (ce/fuse.c): barriers, signals to all, and copies of exactly the
+ * reduction's result. The kernel takes over no other step, and no step twice. */
 #include "plans.h"
 
 #include "ce/bound.h"

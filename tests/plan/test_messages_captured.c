@@ -215,7 +215,7 @@ static uint32_t found(const char *what)
     return count;
 }
 
-/* With one lane for all peers, sends need the order in which groups were captured. */
+/* With one lane for all peers, sends must go in the order in which groups were captured, not in the caller's. */
 TEST(sends_in_the_callers_order_deadlock)
 {
     words = WORDS;

@@ -39,7 +39,7 @@ TEST(a_copy_into_a_sendbuff_is_caught)
     expect_fault_in_two(plans, "writes to the sendbuff");
 }
 
-/* Between any two blocks of the output lies a gap of one byte, and each rank's own block ends right before one. */
+/* Between any two blocks of the output lies a gap of one byte, and each rank's own block ends right before a gap. */
 TEST(one_stray_write_between_blocks_is_caught)
 {
     const uint64_t layout[2 * RANKS] = {6, 6, 6, 6, 0, 7, 14, 21};

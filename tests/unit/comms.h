@@ -24,7 +24,7 @@ static int open_all(void **state)
     return 0;
 }
 
-static inline int close_all(void **state) /* some tests do not use it */
+static inline int close_all(void **state) /* inline: some tests do not use it */
 {
     for (int r = 0; r < RANKS; r++)
         OK(ceclCommDestroy(comms[r]));

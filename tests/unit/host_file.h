@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-/* How the wrapped ioctl answers questions about single mappings. NO_ANSWERS: as a kernel before Linux 6.11 does, so the
- * library reads the list of mappings. SOME_ANSWERS and the next two values: it refuses every third question, from the
- * third, second or first one on, so the library changes over to the list. */
+/* How the wrapped ioctl answers questions about single mappings. NO_ANSWERS: it refuses them, as a kernel before Linux
+ * 6.11 does, so the library reads the list of mappings. SOME_ANSWERS and the next two values: it refuses every third,
+ * beginning with the third, second or first one; then the library changes over to the list. */
 enum answers { ALL_ANSWERS, NO_ANSWERS, SOME_ANSWERS, SOME_LAST = SOME_ANSWERS + 2 };
 static int answers;
 
@@ -34,7 +34,7 @@ int main(void)
 
 #define PAGES 3
 
-/* Bytes of a region, without the padding at its end. */
+/* Bytes of a region without the padding at its end, which comparisons leave out. */
 #define REGION_BYTES (offsetof(struct cecl_region, kind) + sizeof(uint32_t))
 
 static inline size_t page(void)

@@ -1,5 +1,5 @@
-/* Ranks split or shrink a parent, where they have other numbers. One rank dies or revokes the parent, at each of its
- * system calls in turn. The others' errors must name it alone, by its number in the parent. Ranks are processes. */
+/* Processes split or shrink a parent, where their ranks are not those in the child. One dies or revokes the parent, at
+ * each of its system calls in turn. The others' errors must name only this rank, by its number in the parent. */
 #include <limits.h>
 
 #include "../forked.h"

@@ -1,5 +1,5 @@
-/* Messages that ranks post outside of exchanges: many arrive whole and in order, one ends a wait for it, and a post to a
- * rank that has ended fails. Ranks are threads. (tests/fuzz/fuzz_mesh.c: single messages; strangers.) */
+/* Messages that ranks post outside of exchanges: many arrive whole and in order, a message ends its receiver's wait, and
+ * a post to a rank that has ended fails. Ranks are threads. (tests/fuzz/fuzz_mesh.c: single messages; strangers.) */
 #include "../soft_limit.h"
 #include "../with_cmocka.h"
 
@@ -231,7 +231,7 @@ static void *post_later(void *argument)
     return NULL;
 }
 
-/* Checks that rank 1's wait for a message lasts until another thread runs `run`. */
+/* Checks that rank 1's wait for a message ends when another thread runs `run`. */
 static void ends_the_wait(void *(*run)(void *))
 {
     const int64_t begin = cecl_now_ms();

@@ -864,7 +864,7 @@ static bool begin_a_job(ceclUniqueId *id, pthread_t *thread)
     return count == 2;
 }
 
-/* The process has both ends of a rank's connection: the kernel must delay no small message. */
+/* This process has both ends of a rank's connection. Neither end may delay small messages. */
 TEST(both_ends_of_a_connection_send_at_once)
 {
     ceclUniqueId id;
@@ -872,7 +872,7 @@ TEST(both_ends_of_a_connection_send_at_once)
     assert_true(begin_a_job(&id, &thread));
 }
 
-/* If the child kept a connection, the peers of a process that dies would wait for the child. */
+/* If a child kept a connection and its parent died, peers would not notice, and would wait for the child. */
 TEST(a_child_forked_while_joining_has_no_connection)
 {
     ceclUniqueId id;

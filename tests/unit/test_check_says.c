@@ -1,5 +1,5 @@
 /* What is said when ranks compare calls, on the host device. Under CECL_CHECK=1 a process says in one line that GPUs
- * would refuse a call's memory. If a rank's communicator has failed, peers hear that, and of no refused call. */
+ * would refuse a call's memory. If a rank with a failed communicator refuses a call, peers hear of the failure only. */
 #define RANKS 2
 #include "../with_cmocka.h"
 

@@ -1,4 +1,4 @@
-/* CECL_CHECK=1 with ranks as threads of one process, on the host device: the error that each rank gets. */
+/* The error that each rank gets under CECL_CHECK=1. Ranks are threads of one process, on the host device. */
 #include "../with_cmocka.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* A peer frees memory that it has published, while work of this rank waits for the host. With CUDA, closing the memory
- * here would wait for that work, and delay this rank's calls meanwhile. The host device closes without a wait, so the
- * test makes it behave as CUDA. Both ranks are one thread, on one simulated GPU. */
+ * here would wait for that work, and delay this rank's calls; so it must be closed later. The test makes the host device,
+ * which closes at once, behave as CUDA. Both ranks are one thread, on one simulated GPU. */
 #include "../with_cmocka.h"
 #include <pthread.h>
 #include <sys/mman.h>

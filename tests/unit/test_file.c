@@ -1,4 +1,4 @@
-/* The limit on file sizes; the program's signals and errno, which writes must leave alone. */
+/* Writes keep to the limit on file sizes, and leave the program's signals and errno alone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -239,7 +239,7 @@ TEST_BETWEEN(silenced_copies_satisfy_no_wait_that_may_be_pending, open_flags, cl
     begin_and_silence(&(struct cecl_advance){.phases = {300, 300}});
 }
 
-/* The table is a ring, and pending calls may lie on both sides of its end. */
+/* The table of flag values is a ring, and pending calls may lie on both sides of its end. */
 TEST_BETWEEN(pending_calls_around_the_tables_end_are_silenced, open_flags, close_flags)
 {
     const struct cecl_advance far = {.phases = {65400, 65300}};

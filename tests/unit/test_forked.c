@@ -340,7 +340,7 @@ static void survivors_get_the_error(void (*live)(struct forked_id *id, int rank)
             assert_int_equal(waitpid(ranks[r], &status, 0), ranks[r]);
             assert_int_equal(status, 0);
         }
-    kill(ranks[VICTIM], SIGKILL); /* the victim may have become another program */
+    kill(ranks[VICTIM], SIGKILL); /* it lives on if it has become another program */
     waitpid(ranks[VICTIM], NULL, 0);
     close(leash[0]);
     close(leash[1]);

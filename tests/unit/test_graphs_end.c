@@ -1,6 +1,6 @@
 /* Graphs at the end of a communicator, on the host device. A rank that ends its communicator tells its peers first, and
- * then waits for its graphs. If a capture fails halfway, its graph holds a part of a call. A program may launch it
- * nevertheless: then its waits end, and the communicator's memory lives as long as the graph. */
+ * then waits for its graphs. If a capture fails halfway, its graph holds a part of a call. A program may launch this
+ * graph nevertheless: then the waits in it end, and the communicator's memory lives as long as the graph. */
 #include "../prompt.h"
 #include "../with_cmocka.h"
 

@@ -12,7 +12,7 @@ static struct cecl_use use_of(const void *buffer, size_t bytes, bool written)
         .name = "sendbuff", .buffer = buffer, .low = low, .high = low + bytes, .written = written};
 }
 
-/* Returns the id of used bytes; they must be usable. */
+/* Returns the id of the used bytes. Fails the test if a call could not use them. */
 static uint64_t id_of_use(struct cecl_use use)
 {
     uint64_t id = 1;
@@ -42,7 +42,7 @@ static void assert_use_refused(struct cecl_use use, const char *words)
     assert_int_equal(dev->ops->check_uses(dev, uses, 1), ceclSuccess);
 }
 
-/* Maps pages of a file over PAGES pages at `memory`, with other flags or rights. */
+/* Maps over pages [first, first + pages) at `memory`: the same pages of a file, or anonymous memory if fd < 0. */
 static void map_over(char *memory, size_t first, size_t pages, int rights, int flags, int fd)
 {
     char *at = memory + first * page();
@@ -171,7 +171,7 @@ static void truncate_the_file(char *memory, int fd)
 static const struct {
     void (*change)(char *memory, int fd);
     const char *words;
-    size_t at;         /* the first unusable page; PAGES: the message names another byte */
+    size_t at;         /* the first unusable page; PAGES: the message names no page */
     bool written_only; /* the page can still be read */
 } troubles[] = {
     {unmap_the_last, "no memory of this process, at byte", 2, false},

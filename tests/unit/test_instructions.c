@@ -1,5 +1,5 @@
-/* The instructions of a warm ceclAllGather of 4 KiB in the calling thread, on the host device: of a lone call, and of
- * 16 in a group. callgrind runs this program twice, the second time with more rounds, and the difference is taken. */
+/* The instructions of a warm ceclAllGather of 4 KiB in the calling thread, on the host device: of a lone call, and of 16
+ * in a group. callgrind runs this program twice, the second time with more rounds; the test limits the difference. */
 #include "../with_cmocka.h"
 #include <inttypes.h>
 
@@ -11,11 +11,11 @@
 #define ROUNDS 256 /* rounds of one call, or one group, on each rank */
 #define WARM 8     /* rounds before those, in both runs */
 
-/* gcc 12, -O2: 5,350 to 5,460 (lone call) and 33,370 to 33,550 (group). Calls look for peers, and sleep, at times. */
+/* gcc 12, -O2: 5,350 to 5,460 (lone), 33,370 to 33,550 (group). Looks for peers and sleeps of threads make the range. */
 #define LONE_MOST 5700
 #define GROUP_MOST 34600
 
-static int *buffers[RANKS]; /* the calls of a group use them one after the other */
+static int *buffers[RANKS]; /* each call of a group uses a part */
 
 /* callgrind counts while this function runs, in this thread only. */
 __attribute__((noinline)) void counted_round(int group);

@@ -46,7 +46,7 @@ static int close_line(void **state)
     return 0;
 }
 
-/* Stands for a thread that reads, and so holds the lock. Who does not wait for it finds no descriptor (-1). */
+/* Stands for a thread that reads, and so holds the lock. A thread that does not wait for the lock finds no descriptor. */
 static void *read_for_a_while(void *ms)
 {
     pthread_mutex_lock(&line.lock);

@@ -206,7 +206,7 @@ TEST(a_member_that_calls_again_at_once_has_met)
             ranks[r].plan.deadline = cecl_deadline(5000);
             if (r != EXCLUDED)
                 assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_twice, &ranks[r]), 0);
-            usleep(5000 + 37 * (useconds_t)tries); /* long enough for naps of the full length */
+            usleep(5000 + 37 * (useconds_t)tries); /* until naps have grown to full length */
         }
         members_meet(110);
         (void)end_all(state);
@@ -437,7 +437,7 @@ static void call_until_all_meet(struct rank *me, unsigned *x)
     while (cecl_meeting_join(&me->plan, me->all) != ceclSuccess && tries < TRIES_MAX)
         tries++;
     for (int r = 0; r < RANKS; r++)
-        if (tries == TRIES_MAX || me->all[r] != 10 + r) { /* cmocka fails no test from here */
+        if (tries == TRIES_MAX || me->all[r] != 10 + r) { /* asserts need the test's thread */
             fprintf(stderr, "rank %d, %d tries: %s\n", me->meetings.rank, tries, cecl_message());
             abort();
         }

@@ -201,7 +201,7 @@ TEST(gpus_that_drift_apart_lose_more_with_each_pass)
     }
 }
 
-/* us of a barrier: 3 for three flags, 3 until a flag is seen, 4 for the wait. Of a copy: 3, and those of its bytes. */
+/* A barrier takes 3 us for three flags, 3 until a flag is seen, 4 for the wait; a copy 3 us and the time of its bytes. */
 TEST(gpus_that_do_not_drift_lose_nothing)
 {
     const struct model_rates rates = round_rates();

@@ -1,5 +1,5 @@
-/* Small floating-point formats: every bit pattern, and every tie between two patterns. For the reference a format is
- * the list of its values, made with ldexp; it rounds by a search for the nearest value. */
+/* Small floating-point formats: every bit pattern, and every tie between two patterns. The reference knows a format as
+ * the list of its values, made with ldexp, and rounds by a search for the nearest value. */
 #include <float.h>
 #include <math.h>
 

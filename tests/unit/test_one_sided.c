@@ -1,4 +1,4 @@
-/* One-sided calls of ranks of one process, on the host device: what signals and waits count, and which operations are
+/* One-sided calls of ranks of one process, on the host device: which signals end a wait, and which operations are
  * ordered. One thread makes all ranks' calls: none waits for another rank's call. Only sharing a window needs a thread
  * for each rank. (tests/multi/test_put.c compares the bytes that arrive.) */
 #include "one_sided.h"

@@ -1,4 +1,4 @@
-/* Refused one-sided calls and windows, with a message that says why; and communicators of other sizes. */
+/* Refused one-sided calls and windows, with a message that says why; and communicators of one rank, and of 65. */
 #include "one_sided.h"
 
 static unsigned char to[BYTES];

@@ -118,8 +118,8 @@ static bool is_late(const struct cecl_flags *flags, int peer)
     return late;
 }
 
-/* The receiver comes first in 2^31 messages, so the sender has written no word for it all that time. When then the sender
- * comes first, each rank must still wait: no word that old may end the wait for a new value. */
+/* The receiver comes first in 2^31 messages, so no rank writes the words for messages in which the sender comes first.
+ * When the sender comes first again, each rank must still wait for a new value: words that old end no wait. */
 TEST(a_word_that_a_peer_has_not_written_for_long_ends_no_wait)
 {
     const struct cecl_flags *flags[2] = {&comms[0]->engine.flags, &comms[1]->engine.flags};

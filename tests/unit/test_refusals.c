@@ -1,5 +1,5 @@
-/* Each public function gets a wrong argument, if it has one. Its message begins with the function's name, and says the
- * argument and its value. A function of cecl.h that is missing here fails the test. */
+/* Calls each public function with a wrong argument, if an argument can be wrong. The message begins with the function's
+ * name, and says the argument and its value. A function of cecl.h that is missing here fails the test. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl_device.h>

@@ -1,4 +1,4 @@
-/* Explanations of calls of ranks that share a GPU, which the host device pretends. */
+/* Explanations of calls of ranks that share a GPU. The host device pretends this GPU. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>

@@ -173,7 +173,7 @@ static void *live(void *argument)
     return NULL;
 }
 
-/* Makes the `calls` on all ranks at once, one call after the other. */
+/* Runs all ranks at the same time. Each makes the `calls` one after the other. */
 static void run_calls(void)
 {
     for (int r = 0; r < n; r++)
@@ -223,7 +223,7 @@ TEST_BETWEEN(a_rank_that_is_always_late_is_waited_for, NULL, close_ranks)
         for (int r = 0; r < n; r++)
             if (r != turn % n)
                 assert_int_equal(pthread_create(&ranks[r].thread, NULL, live, &ranks[r]), 0);
-        usleep(3000); /* long enough for naps of the full length */
+        usleep(3000); /* until naps have grown to full length */
         for (int r = 0; r < n; r++)
             if (r != turn % n)
                 assert_int_not_equal(ranks[r].done, epoch + 1);

@@ -1,4 +1,4 @@
-/* Several ranks in one process: threads, and refused joins. (tests/fuzz/fuzz_api.c: calls of ranks that are threads.) */
+/* Several ranks in one process: names and signal masks of threads, and a refused init. (tests/fuzz/fuzz_api.c: calls.) */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>

@@ -94,7 +94,7 @@ struct verifier {
     uint64_t input_bytes;
     /* [ncalls + 1][nranks][CECL_PHASED]: the values of flags before each call */
     uint64_t *base;
-    uint64_t most_phases;          /* no counter gets a larger value in all calls together */
+    uint64_t most_phases;          /* the largest value of a counter in all calls */
     uint32_t max_events;           /* the most events of any actor; also the stride of clocks */
     uint32_t *clocks;              /* [actor][event][nactors] */
     struct verify_origin *origins; /* [actor][event] */
@@ -249,8 +249,8 @@ void verify_messages_renew(const struct verifier *v, const struct cecl_verify_la
                            int rank);
 /* run.c: walks all plans in an order that the flags allow. On the way it makes the clocks, and moves the data. */
 ceclResult_t verify_run(struct verifier *v);
-/* run.c: adds an event after an actor's last one, and returns its clock (`step`: its step; UINT32_MAX: the user's
- * turn); records an access by the actor's last event; orders a clock after an event of another actor. */
+/* run.c: verify_event adds an event (of `step`; UINT32_MAX: of the user's turn) after an actor's last one, and returns
+ * its clock. verify_note records an access by the actor's last event. verify_join orders a clock after an event. */
 uint32_t *verify_event(struct verifier *v, int actor, uint32_t step);
 ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
                          uint64_t bytes, int actor, bool write);

@@ -11,7 +11,7 @@ static bool before(const struct verifier *v, const struct verify_access *a,
     return verify_clock(v, (int)b->actor, b->event)[a->actor] >= a->event;
 }
 
-/* Whether two accesses have an order. The copies of one batch are one event, and have none among them. */
+/* Whether two accesses have an order. The copies of one batch are one event, so they have no order among them. */
 static bool ordered(const struct verifier *v, const struct verify_access *a,
                     const struct verify_access *b)
 {
