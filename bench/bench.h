@@ -26,7 +26,7 @@ struct op {
     bool passes_on; /* recvbuff holds the previous rank's block; bandwidths are one block / time */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
-    double bus;        /* nccl-tests' busbw is this x algbw x (ranks - 1) / ranks; 1 if passes_on */
+    double bus;        /* busbw is this x algbw, and unless passes_on, x (ranks - 1) / ranks */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
                          ceclComm_t comm, ceclStream_t stream);
     /* What a side does with its recvbuff before its first call and after its last one; NULL: nothing. Collective. */
@@ -227,8 +227,8 @@ bool turn_medians(const struct run *run, turn_call call, void *context, int repe
 /* run.c */
 /* Makes cecl's communicator and stream, and host memory if results are checked. */
 bool run_join(struct run *run);
-/* Undoes run_join. Returns false, after a message, if that fails. A broken communicator stays until the process
- * ends, because peers may be gone already. */
+/* Undoes run_join. Returns false, after a message, if that fails. If `end` is END_BROKEN, the communicator stays until
+ * the process ends, because peers may be gone already. */
 bool run_leave(struct run *run, int end);
 /* Whether the file that an option names can be written; true if path is NULL. Leaves no new file behind. Collective.
  * Called first, so that a long run does not end without its results. */

@@ -1,5 +1,5 @@
 /* The collectives, messages and element types that can be measured, and how sizes are computed. A new collective is
- * a line here, and a line for each other library. */
+ * a line here, and a line in the table of each other library (side_nccl.c). */
 #include <string.h>
 
 #include "bench.h"

@@ -3,8 +3,8 @@
 
 #include "bench.h"
 
-/* GB/s as nccl-tests counts them: all blocks count, whether a rank sends or receives them. An all-reduce and a
- * message have one block. */
+/* algbw in GB/s, as nccl-tests counts it: all blocks count that a rank sends or receives. An all-reduce and a message
+ * have one block. */
 static double algbw_of(const struct run *run, const struct result *r, int side)
 {
     const struct op *op = run->options.op;

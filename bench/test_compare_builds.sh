@@ -9,7 +9,7 @@ trap 'rm -rf "$dir"' EXIT
 fail() { echo "$*"; exit 1; }
 
 # build NAME US...: makes a build whose cecl_perf notes that it ran. Out of place it reports the given us, one for
-# each round; in place always the number of letters in NAME. The launcher drops "-n RANKS".
+# each round; in place always the number of letters in NAME.
 build() {
     local name=$1
     shift

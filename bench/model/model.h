@@ -49,8 +49,8 @@ bool model_rates_read(struct model_rates *rates, const char *path, char trouble[
 
 /* The result of all runs. */
 struct model_outcome {
-    double us;        /* from the first rank's start to the last one's end */
-    double first_us;  /* from the first rank's start to the first end of a rank */
+    double us;        /* from the earliest start of a rank to the latest end */
+    double first_us;  /* from the earliest start of a rank to the earliest end */
     double busiest;   /* the bytes of the busiest link, divided by what it can carry in `us` */
     const char *link; /* the busiest link: "NVLink out" or "NVLink in" */
     int link_of;      /* the number of the busiest link's GPU */

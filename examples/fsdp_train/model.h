@@ -117,7 +117,7 @@ struct model {
     void *dup;      /* [rows][4 * width] */
     void *dqkv;     /* [rows][3 * width] */
     void *dweights; /* [heads][sequence][sequence] */
-    void *memory;   /* the one allocation in which all of them lie */
+    void *memory;   /* the one allocation for the buffers above */
     size_t bytes;
 };
 

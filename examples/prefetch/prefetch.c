@@ -39,7 +39,7 @@ struct job {
     ceclComm_t comm;
     ceclStream_t stream;
     void **shards;         /* [groups] this rank's shards */
-    void **whole;          /* [groups] parameters of the reference */
+    void **whole;          /* [groups] all parameters, for mode WHOLE */
     void *x, *y, *logits;  /* [batch][width], its activation, [batch][SYMBOLS] */
     unsigned char *tokens; /* in the device's memory */
     unsigned char *sample; /* the same bytes in the host's memory */

@@ -4,8 +4,8 @@
     fully_shard(model, mp_policy=policy)         # groups may be of any backend
     cecl.fsdp.use(model)
 
-By itself FSDP2 converts gradients to fp32 and then sends them. With cecl half as many bytes travel, and the sums are equal,
-bit for bit. Gradients that FSDP2 has accumulated in fp32 (set_requires_gradient_sync(False)) travel in fp32.
+By itself FSDP2 converts gradients to fp32 and then sends them. With cecl half as many bytes travel, and the sums are those
+of FSDP2 itself, bit for bit. Gradients that FSDP2 accumulated in fp32 (set_requires_gradient_sync(False)) travel in fp32.
 """
 import torch
 import torch.distributed as dist

@@ -1,5 +1,5 @@
-"""Symmetric memory for a program's own kernels: each rank has addresses at which its kernels reach all ranks' tensors. The
-functions have the names of those of torch.distributed._symmetric_memory.
+"""Symmetric memory for a program's own kernels: each rank has addresses at which its kernels reach all ranks' tensors.
+Functions have the same names as in torch.distributed._symmetric_memory.
 
     tensor = symm_mem.empty(1024, dtype=torch.float32, device="cuda")    # local: peers do not reach it yet
     handle = symm_mem.rendezvous(tensor, group)                          # collective; group: of any backend, or its name
