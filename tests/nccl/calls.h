@@ -63,13 +63,13 @@ struct standin_record {
 /* How many calls of `name` this process has made to the stand-in. */
 STANDIN_API size_t standin_calls(const char *name);
 
-/* Streams that may capture, each used by one thread. Other streams are any addresses. Launches return when complete. */
+/* Streams that can capture, each used by one thread; any other address is a stream that cannot. Launches end complete. */
 struct standin_graph;
 STANDIN_API cudaStream_t standin_stream(void);
 STANDIN_API void standin_stream_free(cudaStream_t stream);
 STANDIN_API void standin_capture(cudaStream_t stream);
 STANDIN_API struct standin_graph *standin_end_capture(cudaStream_t stream);
-/* How many calls and groups of a launch the stand-in itself carries out. */
+/* How many calls and groups the stand-in itself carries out in a launch. */
 STANDIN_API int standin_passed(const struct standin_graph *graph);
 STANDIN_API ncclResult_t standin_launch(struct standin_graph *graph);
 STANDIN_API void standin_graph_free(struct standin_graph *graph);

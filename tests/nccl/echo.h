@@ -25,8 +25,8 @@ struct echo {
     double numbers[ECHO_NUMBERS];
 };
 
-/* The library's own function: this thread's last call. NCCL's functions return ECHO_RETURNS; those that make
- * communicators return ECHO_FAILS. */
+/* The one function that NCCL does not have: returns this thread's last call. NCCL's functions return ECHO_RETURNS; those
+ * that make communicators return ECHO_FAILS. */
 typedef const struct echo *echo_last_function(void);
 #define ECHO_RETURNS UINT64_C(0x1234567800000000)
 /* ncclInternalError, if read as an ncclResult_t */

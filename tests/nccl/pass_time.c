@@ -15,7 +15,8 @@
 
 #define BATCHES 401
 #define CALLS 500 /* calls of a batch */
-/* Calls of each rank until trials are surely over; how often ranks meet: no trial begins while they are far apart. */
+/* LEARNING: calls until trials are surely over. TOGETHER: calls until ranks meet: no trial begins if they are far
+ * apart. */
 enum { LEARNING = 60000, TOGETHER = 64 };
 
 typedef __typeof__(ncclAllGather) all_gather;

@@ -1,4 +1,4 @@
-/* Runs ranks as processes. Children inherit what the parent's library holds if the parent has called NCCL. */
+/* Runs ranks as processes. If the parent has called NCCL, the children inherit what its library holds. */
 #ifndef CECL_TESTS_NCCL_PROCESSES_H
 #define CECL_TESTS_NCCL_PROCESSES_H
 

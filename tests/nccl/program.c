@@ -104,7 +104,7 @@ static bool call_in_a_crowd(int nranks)
     return is;
 }
 
-/* Makes a call on each of many communicators. One ends before the next is made, so NCCL gives handles again. */
+/* Makes a call on each of many communicators. One ends before the next is made, so NCCL may reuse its handle. */
 static bool call_alone_again(void)
 {
     bool is = true;

@@ -115,7 +115,7 @@ static inline bool is_under(const char *policies)
     return policy && strstr(policies, policy);
 }
 
-/* Defines a test that the program has only under these policies. */
+/* Defines a test that runs only under these policies (CECL_NCCL). */
 #define TEST_UNDER(policies, name) TEST_IF(is_under(policies), name, NULL, NULL)
 
 /* Defines a test for numbers of ranks: each rank runs the body on its own thread, and returns whether it succeeded. run:

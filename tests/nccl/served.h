@@ -4,7 +4,7 @@
 
 #include "ranks.h"
 
-/* Makes a call that always goes to NCCL, which makes it this thread's last call there. */
+/* Makes a call that always goes to NCCL. If a later call is served, this one stays the thread's last call there. */
 static inline void mark(const struct rank *r)
 {
     int count;

@@ -1,4 +1,4 @@
-/* Carries out calls, those of a group at once. A thread may be several ranks, so no code waits for a single transfer. */
+/* Carries out calls; those of a group together. A thread may be several ranks, so no code waits for a single transfer. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -137,7 +137,7 @@ static bool is_aborted(const struct op *list)
     return is;
 }
 
-/* The least time of a collective after all its ranks have come. */
+/* How long a collective takes at least after all its ranks have come. */
 static _Atomic unsigned least_us;
 
 void standin_take_us(unsigned us)
@@ -145,7 +145,7 @@ void standin_take_us(unsigned us)
     atomic_store(&least_us, us);
 }
 
-/* Also set by the environment, for programs that do not know the stand-in. */
+/* The environment also sets it, for programs that do not know the stand-in. */
 __attribute__((constructor)) static void read_least_us(void)
 {
     const char *us = getenv("STANDIN_TAKES_US");

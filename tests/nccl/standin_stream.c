@@ -1,6 +1,6 @@
 /* Captured streams of the stand-in. A graph has the calls that the stand-in itself carries out, and those that cecl
- * serves: these are captured on one stream of the host device for each communicator of cecl. A launch carries out the
- * stand-in's calls first. */
+ * serves; the latter are captured on one stream of the host device for each communicator of cecl. A launch carries out
+ * the stand-in's calls first. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>

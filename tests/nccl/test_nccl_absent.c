@@ -21,8 +21,8 @@ static size_t passed(void)
     return calls_of("ncclAllReduce") + calls_of("ncclReduce");
 }
 
-/* Whether this rank's results are right, and come from cecl (served) or from NCCL. Makes reductions, which strict may
- * pass, of two kinds: a rank that is a call behind does not confuse them. What auto serves depends on its table. */
+/* Whether this rank's results are right, and come from cecl (served) or from NCCL. Makes reductions, because strict may
+ * pass them, of two kinds, to notice a rank that is a call behind. Under auto, who carries them out is not checked. */
 static bool sums(const struct rank *r, bool served)
 {
     bool is = true;
@@ -177,7 +177,7 @@ static int be_rank(char **arguments)
 
 static char library_of_another_version[4096], folder_of_standin[4096];
 static char *self;
-static void (*leave_too)(void); /* for the rank after the absent one */
+static void (*leave_too)(void); /* NULL, or what the rank after the absent one does */
 
 static void without_the_library(void)
 {
@@ -297,8 +297,8 @@ static void by_auto(void)
     setenv("CECL_NCCL", "auto", 1);
 }
 
-/* Under any policy of the test the other two ranks have `all` and `auto`: one with `strict` would refuse the moves, and
- * its peers would wait for it. */
+/* Under any policy of the test the other two ranks have `all` and `auto`: one with `strict` would refuse gathers and
+ * messages, and its peers would wait for it. */
 TEST(so_do_those_beside_a_rank_without_the_library)
 {
     char own[16];

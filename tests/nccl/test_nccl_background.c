@@ -149,7 +149,6 @@ TEST_OF_RANKS(children_of_a_blocking_communicators_non_blocking_child_are_served
 
 /* ---- calls before the communicator is ready */
 
-/* NCCL's communicator is ready long before cecl's, because the second rank cannot create cecl's. */
 TEST_BEGINNING(calls_on_a_communicator_that_is_not_ready_are_refused_as_by_nccl, 2, RANKS)
 {
     int in = 1, out[RANKS];
@@ -178,7 +177,7 @@ TEST(an_abort_while_other_ranks_are_missing_leaves_nothing)
     assert_true(time(NULL) - start < PROMPT);
 }
 
-/* The last rank aborts during the creation. The others learn of it, or finish the creation; then they abort, too. */
+/* The last rank aborts after this time. The others learn of that, or finish the creation; then they abort, too. */
 static unsigned patience_us;
 
 static bool abort_midway(struct rank *r)

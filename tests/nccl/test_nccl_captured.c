@@ -74,7 +74,7 @@ static bool reduce(const struct rank *r, struct data *d, cudaStream_t on)
            ncclAllReduce(d->sum, d->sum, COUNT, ncclUint32, ncclSum, r->comm, on) == 0;
 }
 
-/* Whether cecl serves the calls that `make` captures, or some go to the stand-in. */
+/* SERVED: cecl serves all calls that `make` captures; PASSED: some go to the stand-in; FAILED: a call is refused. */
 enum course { SERVED, PASSED, FAILED };
 static enum course capture(const struct rank *r, struct data *d, cudaStream_t on,
                            bool (*make)(const struct rank *, struct data *, cudaStream_t),

@@ -47,8 +47,8 @@ static bool reads_ids(size_t symbol)
            strcmp(symbols[symbol].name, "ncclCommInitRankScalable") == 0;
 }
 
-/* Each word fits into an int, because C functions declare some of their arguments as ints. The first word is an
- * address, because ncclGetVersion writes there. */
+/* All words but the first fit into an int, because C functions declare some arguments as ints. The first is an address,
+ * because ncclGetVersion writes there. */
 static uint64_t word(size_t symbol, uint64_t place, const int *room)
 {
     const uint64_t other = reads_ids(symbol) ? 0 : 1000 * (symbol + 1) + place;

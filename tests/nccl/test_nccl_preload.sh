@@ -39,7 +39,7 @@ run_to 41 "$run" --stats bash -c 'for i in 1 2 3; do (ls / >/dev/null; true); do
 expect_lines 2
 expect_error "$none"
 run "$run" --stats bash -c "'$run' --stats true; true"
-expect_lines 3 # two cecl-run
+expect_lines 3 # each cecl-run has a line of its own
 expect_error "$none"
 
 case="that line does not come without --stats"

@@ -353,7 +353,7 @@ static void wait_for_all(_Atomic int *come, int nranks)
         usleep(100);
 }
 
-static ncclResult_t (*end)(ncclComm_t); /* how the ranks end their communicators */
+static ncclResult_t (*end)(ncclComm_t); /* by which the ranks end their communicators */
 static _Atomic int ready;
 
 static void *serve_and_end(void *argument)
@@ -391,7 +391,7 @@ TEST_UNDER("all", an_aborted_communicator_leaves_no_descriptor_and_no_thread)
     leaves_nothing_behind(ncclCommAbort);
 }
 
-/* After the revocation NCCL's communicator still exists. */
+/* After the revocation NCCL's communicator still exists, but the threads of cecl's have ended. */
 TEST_OF_RANKS_UNDER("all", a_revoked_communicator_gives_up_what_serves_it, 2)
 {
     static _Atomic int come, gone;
@@ -746,7 +746,7 @@ TEST_UNDER("all", messages_may_be_in_groups_of_any_shapes)
             at_once[1] = shapes[i][1];
             assert_true(run_ranks(nranks, exchange_in_groups));
         }
-    assert_int_equal(calls_of("ncclSend") + calls_of("ncclRecv"), passed); /* also if empty */
+    assert_int_equal(calls_of("ncclSend") + calls_of("ncclRecv"), passed); /* nor empty ones */
 }
 
 /* Benchmarks repeat one call in a group. */
@@ -842,7 +842,7 @@ TEST_OF_RANKS_UNDER("strict", a_group_with_a_call_that_strict_refuses_carries_no
     return is && gather_in_a_group(r);
 }
 
-/* Until the thread's next call, the text of an error in cecl comes before NCCL's own last error. */
+/* Until the thread's next call, ncclGetLastError returns the text of cecl's error, not NCCL's own last error. */
 TEST_OF_RANKS_UNDER("all", the_last_error_is_in_the_words_of_who_failed, 2)
 {
     static const char nccls[] = "the stand-in's last error";
@@ -1097,7 +1097,7 @@ TEST_UNDER("auto", auto_passes_a_collective_after_the_served_ones_of_its_group)
     assert_int_equal(calls_of("ncclGroupStart") - before, 4);
 }
 
-/* A group of messages only is NCCL's own group. cecl begins no second one, because it measured no message. */
+/* cecl passes a group that has only messages within the program's own group of NCCL, and begins no other group. */
 static bool exchange_in_a_group(struct rank *r)
 {
     int out = 5 + r->rank, in = -1;

@@ -33,7 +33,7 @@ static int passed_by(int nranks, bool (*program)(struct rank *), unsigned takes_
     } \
     static bool name##_on(struct rank *r)
 
-/* Whether `name` was this thread's last call of the stand-in. Callers first make another call: older ones do not count. */
+/* Whether `name` was this thread's last call of the stand-in. Callers first make another call, so no older one counts. */
 static bool came(const char *name)
 {
     return strcmp(STANDIN(standin_last)().name, name) == 0;
@@ -161,7 +161,7 @@ TEST_PASSES(0, without_a_period_the_table_decides, 3, 0)
 #define CALL_TAKES_US 4000
 #endif
 
-/* As in nccl-tests, each size is called again and again, which is a period of one call. */
+/* As in nccl-tests, each size is called again and again: a period of one call. */
 TEST_PASSES(0, each_size_of_a_benchmark_is_tried, 2, CALL_TAKES_US)
 {
     enum { CALLS = 1100 };
