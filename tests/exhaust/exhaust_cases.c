@@ -5,10 +5,10 @@
  *
  *     exhaust_cases [--list] [--case NAME] [--part I/P] [--jobs J] [--selected]
  *
- * First each step is made without a refusal, to count its requests by rank and by place in src/. Each request is a
- * case, named STEP/RANK/CALL@FILE:LINE/N: the N-th request from that place. NAME may be the beginning of a name.
- * `--selected`, as in CI, runs the first request from each place, on one of the ranks that make it, which differs from
- * place to place, and all requests from places where a refusal once found a defect. */
+ * First each step is made without a refusal, to count its requests by rank and by place in src/. Each request is a case,
+ * named STEP/RANK/CALL@FILE:LINE/N: the N-th request from that place. NAME may be the beginning of a name. `--selected`,
+ * as in CI, runs all requests from places where a refusal once found a defect, and the first request from every other
+ * place, on one of the ranks that make it. */
 
 #include "../world/options.h"
 #include "life.h"
@@ -306,7 +306,7 @@ static int count_lost(void)
 
 static bool is_selected(const struct exhaust_case *c)
 {
-    int below = 0, all = 0; /* of the ranks that make requests from this place */
+    int below = 0, all = 0; /* how many ranks request from this place: those below c->rank; all */
     for (int i = 0; i < ncases && c->nth == 1; i++) {
         const struct exhaust_case *o = &cases[i];
         const bool is_its = o->step == c->step && o->nth == 1 && o->place.at == c->place.at &&
@@ -317,7 +317,8 @@ static bool is_selected(const struct exhaust_case *c)
     return (all > 0 && (int)(c->place.at % (uintptr_t)all) == below) || has_found(c);
 }
 
-/* A name's hash decides a case's part: parts run separately, and the number of requests varies from run to run. */
+/* A case's part follows from its name, not its number: each part is a run of its own, and runs number requests
+ * differently. */
 static uint32_t hash_of(const char *name)
 {
     uint32_t hash = 2166136261u;

@@ -12,7 +12,7 @@
 #define RANKS 3
 #define TIMEOUT_MS 60000 /* of waits for peers, and of joining; a step that takes longer has hung */
 #define WORDS_BYTES 512
-#define MOST_LEFT 63 /* a build with CUDA also keeps some allocations of the runtime */
+#define MOST_LEFT 63 /* places; with CUDA, some allocations of its runtime are kept, too */
 
 struct step;
 
@@ -73,7 +73,7 @@ struct step {
     bool joins;                                /* run itself makes the communicator */
     bool ends;                                 /* run itself ends the communicator */
     bool one_process;                          /* one process has all ranks */
-    /* runs with CECL_TUNING, CECL_CHECK=1 and CECL_URGENT=1 */
+    /* runs with CECL_TUNING; with CECL_CHECK=1; with CECL_URGENT=1 */
     bool tuned, compared, urgent;
 };
 

@@ -1,8 +1,8 @@
 /* Counts what the library asks of libc and the kernel, and refuses one request of a rank.
  *
- * The linker (--wrap) replaces these functions by wrappers in all object files of the library. So the wrappers see
- * every request of the library's own code, on any thread, and none that libc or a sanitizer makes for itself. A library
- * loaded by LD_PRELOAD would have to tell callers apart, and could not replace malloc where a sanitizer does. A
+ * The linker (--wrap) replaces the functions of REFUSED_CALLS by wrappers in all object files of the library. So these
+ * see every request of the library's own code, on any thread, and none that libc or a sanitizer makes for itself. A
+ * library loaded by LD_PRELOAD would have to tell callers apart, and could not replace malloc where a sanitizer does. A
  * request's place is its return address. */
 #ifndef CECL_TESTS_EXHAUST_REFUSE_H
 #define CECL_TESTS_EXHAUST_REFUSE_H

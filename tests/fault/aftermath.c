@@ -84,7 +84,7 @@ static void check_blame(struct life *life, const char *words)
         life_fail(life, "the message does not name rank %d: %s", life->c->faulty, words);
 }
 
-/* Whether the call may be refused and leave the communicator usable: a split even after ranks agreed on it. */
+/* Whether the call may fail and leave its communicator usable. */
 static bool leaves_usable(const struct life *life)
 {
     const bool meets = life->op == ALLOCATE || life->op == PUTS;
@@ -123,7 +123,7 @@ void aftermath_check_error(struct life *life, ceclResult_t result)
 
 #define IDLE_MS 20
 
-/* Whether peers of a rank without pending calls may learn of its fault only in a call that needs the rank. */
+/* Whether peers, if no call is pending, may learn of this fault only in a later call that needs the faulty rank. */
 static bool leaves_quietly(enum fault fault)
 {
     return fault == LEAVES || fault == EXITS || fault == ABORTS;
@@ -167,7 +167,7 @@ static void new_one_works(struct life *life, ceclComm_t comm)
     life_prove(life, comm, members, count);
 }
 
-/* Survivors agree on one list first: ranks that shrink with different lists refuse each other. */
+/* Waits until all survivors exclude the faulty rank: ranks that shrink with different lists refuse each other. */
 static void meet_left(struct life *life, int count)
 {
     struct meeting *meeting = life->meeting;

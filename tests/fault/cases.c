@@ -27,7 +27,7 @@ static bool can_be_amid(enum op op, enum fault fault)
 {
     if (op == JOIN_BY_CALLBACKS)
         return false;
-    /* No thread may use a handle that another thread makes or destroys. A shrink takes revoked communicators too. */
+    /* No thread may use a handle that another thread makes or destroys. A shrink also accepts a revoked communicator. */
     const bool revocable = op != JOIN && op != SHRINK && op != FINALIZE && op != DESTROY;
     return ends_its_process(fault) || fault == STOPPED || (fault == REVOKES && revocable);
 }
@@ -78,7 +78,7 @@ static void add(enum op op, enum when when, enum fault fault, int variant, uint3
     *c = (struct fault_case){.number = listed, .op = op, .when = when, .fault = fault};
     c->seed = mix(seed * 100003u + (uint32_t)listed);
     c->nranks = 2 + (listed + variant) % (MOST_RANKS - 1);
-    /* Of two ranks, the faulty one could only pass a list of itself alone, which is no misuse. */
+    /* Of two ranks, the faulty one would exclude the other, and shrink to itself, which is no misuse. */
     if (op == SHRINK && fault == OTHER_CALL && c->nranks == 2)
         c->nranks = 3;
     c->faulty = (int)(c->seed % (uint32_t)c->nranks);

@@ -181,9 +181,9 @@ static const struct report *first_failure(const struct run *run)
     return first;
 }
 
-/* Whether a time limit passed before the fault, or before all other ranks had come: the limits are short, so the
- * machine is busy. A rank that comes after the limit of the id's maker finds no listener, and may report that before
- * the maker reports the limit. */
+/* Whether a time limit passed before the fault, or before all other ranks had come, as these short limits do on a busy
+ * machine. A rank that comes after the limit of the id's maker finds no listener, and may report that before the maker
+ * reports the limit. */
 static bool was_held_up(const struct run *run)
 {
     const struct report *failure = first_failure(run);
@@ -256,7 +256,7 @@ static void end_one(struct run *runs, const struct options *options, struct tall
 {
     int status = 0;
     const pid_t ended = waitpid(-1, &status, 0);
-    if (ended > 0 && status != 0) { /* it would have told why a case failed */
+    if (ended > 0 && status != 0) { /* it failed itself: for a failed case it ends with 0 */
         fprintf(stderr, "the process that starts a case's ranks ended with status %#x\n",
                 (unsigned)status);
         tally->failed++;

@@ -84,7 +84,7 @@ static void warm_up_together(struct life *life)
         life_fail(life, "no warm communicator: %s", ceclGetLastError(NULL));
 }
 
-/* Joins. If the fault comes before or during the join, it must fail on all ranks. */
+/* Joins. If the fault comes before or during the join, the join must fail on all ranks. */
 static void join_or_end(struct life *life)
 {
     const struct fault_case *c = life->c;

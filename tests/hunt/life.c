@@ -112,8 +112,8 @@ static void allocate(void)
         (void)!ceclMemFree(drawn.team->comm, at);
 }
 
-/* Shares a window. If that fails, the communicator has failed. The window ends with it at the latest, not the
- * memory. */
+/* Shares a window. If that fails, the communicator has failed. The end of the communicator also ends the window, but not
+ * the memory. */
 static void share_window(void)
 {
     static unsigned char *at;

@@ -1,5 +1,5 @@
-/* Each GPU must get the right one of the images that kernel_images.inc names, in place of the real list. Each image is
- * that file. */
+/* Each GPU must get the right image. Here kernel_images.inc replaces the library's list of images; the content of each
+ * image is that file. */
 #include "../with_cmocka.h"
 
 #include "sm/images.c"

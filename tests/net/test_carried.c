@@ -494,5 +494,3 @@ TEST_ON(two_and_two, ranks_may_leave_early)
     OK(ceclCommGetAsyncError(r->comm, &error));
     CHECK(error == ceclSuccess);
 }
-
-/* test_carried: on the host device, where CECL_NCCL_PATH names the stand-in, or with CECL_DEVICE=cuda */

@@ -127,7 +127,7 @@ static nccl_result reduce_nothing(const void *send, void *out, size_t count, int
     return NCCL_SUCCESS;
 }
 
-/* Returns once it is aborted, as NCCL does while the GPU's queue is full. */
+/* Like NCCL while the GPU's queue is full, returns only after an abort. */
 static nccl_result end_when_aborted(void)
 {
     atomic_store(&is_stuck, true);

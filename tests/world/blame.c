@@ -45,7 +45,7 @@ static const char *skip_messengers(const char *words, struct blame *blame, int f
     return words;
 }
 
-/* Whether the rank at `at` is the one that speaks, which the text before it shows. It is not at fault. */
+/* Whether the rank at `at` is the one that reports, as the text before it shows. The one that reports is not at fault. */
 static bool is_speaker(const char *words, const char *at)
 {
     static const char *const before[] = {"pending on ", "last call of ", "as often as ",

@@ -1,5 +1,5 @@
-/* The life of an adversary's rank, which is a process: what it tells, how it meets the others, and what it checks at
- * its end. A suite's struct life begins with AS_PLAYER. */
+/* The life of a rank in the suites fault and exhaust, where each rank is a process: what it tells, how it meets the
+ * others, and what it checks at its end. A suite's struct life begins with AS_PLAYER. */
 #ifndef CECL_TESTS_WORLD_LIFE_H
 #define CECL_TESTS_WORLD_LIFE_H
 

@@ -52,7 +52,7 @@ static ceclResult_t by_splits(ceclComm_t comm, const struct random_call *c)
                                c->row_count, c->type, comm, c->stream);
 }
 
-/* The part of a rank that sends, receives, or does both. */
+/* Does what this rank has to do for a message: sends, receives, or both. */
 static ceclResult_t message_ends(ceclComm_t comm, const struct random_call *c)
 {
     ceclResult_t result = ceclSuccess;
@@ -64,7 +64,7 @@ static ceclResult_t message_ends(ceclComm_t comm, const struct random_call *c)
     return result;
 }
 
-/* A rank's message to itself must be in a group. This one may be nested. */
+/* A rank's message to itself must be in a group, which may be inside another one. */
 static ceclResult_t message(ceclComm_t comm, const struct random_call *c)
 {
     if (c->root != c->rank || c->peer != c->rank)

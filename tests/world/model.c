@@ -65,8 +65,8 @@ static size_t drawn_count(const struct random_call *c, uint64_t *x, int from, in
     return none ? 0 : c->count;
 }
 
-/* Places blocks one after the other; where counts differ, mostly with gaps, and in an order that begins with any rank.
- * Blocks that are reduced have the same place. */
+/* Places blocks one after the other; where counts differ, mostly with gaps, and in an order that begins with any rank. A
+ * block that is reduced has the same place on all ranks. */
 static void place_blocks(struct random_call *c, uint64_t *x)
 {
     c->dense = differ(c) && random_next(x) % 3 == 0;
@@ -376,7 +376,7 @@ void random_set_places(struct random_call *c, size_t shift)
     }
 }
 
-/* The byte at which byte i of a block lies that begins at element `at`. */
+/* The offset in bytes of byte i of a block that begins at element `at`. */
 static size_t place(const struct random_call *c, size_t at, size_t pitch, size_t i)
 {
     return (at + i / c->row * pitch) * c->size + i % c->row;
@@ -390,7 +390,7 @@ static void expect_block(const struct random_call *c, int from, unsigned char *o
             model_byte(c->seed, from, place(c, c->sent_at[from][me], c->send_pitch, i));
 }
 
-/* The byte at which byte i of a block lies in its sender's buffer. */
+/* The offset in bytes of byte i of a block in its sender's buffer. */
 static size_t sent_place(const struct random_call *c, int from, int to, size_t i)
 {
     if (c->kind != REDUCE_SCATTER_TILES)

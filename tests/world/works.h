@@ -1,10 +1,10 @@
-/* Whether a communicator works that was made of another one, or after a failure. */
+/* Whether a new communicator works: one made from another one, or after a failure. */
 #ifndef CECL_TESTS_WORLD_WORKS_H
 #define CECL_TESTS_WORLD_WORKS_H
 
 #include <cecl/cecl.h>
 
-/* Gathers and reduces with new buffers. `members`: numbers by which `wrong` calls the ranks; NULL: their ranks. wrong
+/* Gathers and reduces with new buffers. `members`: numbers from which the ranks' inputs follow; NULL: their ranks. wrong
  * [out]: what is wrong, or empty. Returns the first error of a call. */
 ceclResult_t comm_works(ceclComm_t comm, const int *members, int count, char *wrong, size_t bytes);
 
