@@ -163,8 +163,8 @@ static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
                      cecl_rank_list_words(&one), other, cecl_rank_list_words(&two), meetings->rank);
 }
 
-/* Whether this rank has read the log up to the event of its present call. Until then it may read events that ended an
- * earlier call of this rank: that call may have failed before it read them. */
+/* Whether this rank has read the log up to the event of its present call. Until then this rank may read events that end
+ * an earlier call of its own, if that call failed before reading them. */
 static bool is_mine(const struct stay *stay)
 {
     const struct cecl_meetings *meetings = stay->meetings;
@@ -211,8 +211,8 @@ static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *lis
     return found;
 }
 
-/* Keeps a failure. If there are too many, forgets one whose owed ranks are all in the new one's `owed` or, if there is
- * none, the oldest. */
+/* Keeps a failure. If there are too many, forgets an older one, all of whose `owed` ranks are also owed by the new one;
+ * if there is no such one, the oldest. */
 static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeting_failure *failure)
 {
     if (equal(&failure->owed, &nobody))

@@ -1,7 +1,6 @@
 /* Exchanges of all ranks in which each rank may refuse its call. cecl_exchange_call compares the ranks' descriptions of
- * a call before the call is enqueued. Under CECL_CHECK, which is slow and meant for finding errors in programs, it
- * comes before each collective; otherwise only before ceclAlltoAllv, whose senders do not know where their blocks
- * belong. */
+ * a call before the call is enqueued: under CECL_CHECK, which is slow and meant for finding errors in programs, those
+ * of each collective; otherwise only those of ceclAlltoAllv, whose senders do not know where their blocks belong. */
 #include "launch/exchange.h"
 
 #include <inttypes.h>

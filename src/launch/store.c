@@ -219,7 +219,7 @@ ceclResult_t cecl_launch_add(struct cecl_launch *launch, const struct cecl_call 
         return cecl_fail(ceclOutOfMemory, "no host memory for a group of %u calls",
                          launch->ncalls + 1);
     uint32_t at = launch->ncalls++;
-    if (!cecl_call_is_empty(call)) { /* calls that do nothing come behind these */
+    if (!cecl_call_is_empty(call)) { /* goes before the calls that do nothing */
         if (at != launch->nfull) {
             launch->calls[at] = launch->calls[launch->nfull];
             launch->origins[at] = launch->origins[launch->nfull];
@@ -273,7 +273,7 @@ static bool resize_told(struct cecl_launch *launch, uint32_t room)
                          cecl_list_grow(&told->send_at, words * sizeof(*told->send_at)) &&
                          cecl_list_grow(&told->outside, outside * sizeof(*told->outside));
     if (resized || room < launch->told_room)
-        launch->told_room = room; /* if only some arrays could shrink, the others have more room */
+        launch->told_room = room; /* if only some arrays could shrink, the others stay larger */
     return resized;
 }
 

@@ -22,8 +22,8 @@ ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start)
     return ceclSuccess;
 }
 
-/* Makes the stream write the call's number to *begun. If the last call was on another stream, first makes this one wait
- * for that call's end: a communicator's calls run in the order in which they are made. */
+/* Makes the stream write the call's number to *begun. If the last call was on another stream, first makes this stream
+ * wait for that call's end: a communicator's calls run in the order in which they are made. */
 static ceclResult_t mark_begin(struct cecl_net *net)
 {
     const struct cecl_device_ops *ops = net->dev->ops;

@@ -31,7 +31,7 @@ struct nccl_id {
     char internal[128];
 };
 
-/* The fields of ncclConfig_t in NCCL 2.17. Later versions have more; `size` tells NCCL that those are missing. */
+/* The fields of ncclConfig_t in NCCL 2.17. Later versions have more, and see by `size` that those are missing. */
 struct nccl_config {
     size_t size;
     unsigned magic, version;

@@ -162,8 +162,8 @@ static inline void cecl_call_let_go(const struct cecl_call *call)
     cecl_window_release(call->recv.window);
 }
 
-/* -- describe.c: describes a call of this rank as rank `rank` makes it, as far as this rank knows. Blocks between these
- * two ranks are right. If the call has a layout, blocks between other ranks are unknown.
+/* -- describe.c: describes a call of this rank as rank `rank` makes it, as far as this rank knows. Blocks between this
+ * rank and `rank` are correct. If the call has a layout, blocks between other ranks are unknown.
  *
  * outside  what cecl_call_is_outside returns on that rank
  * send_at  [nranks] where each rank has its block for this rank; used with CECL_FAMILY_OWN_LAYOUT,

@@ -101,7 +101,7 @@ static ceclResult_t use_experts(const struct cecl_call *call, const ceclExperts_
     return ceclSuccess;
 }
 
-/* recvbuff must lie in the pool: a peer's kernel writes to it, at the offset that this rank's kernel tells it. */
+/* recvbuff must lie in the pool: peers' kernels write to it, at the offset that this rank's kernel tells them. */
 static ceclResult_t find_buffers(const struct cecl_scope *scope, const struct cecl_args *args,
                                  struct cecl_call *call)
 {

@@ -27,7 +27,7 @@ enum cecl_family {
     CECL_FAMILY_REDUCTION,  /* arithmetic makes one block out of the blocks of all ranks */
     CECL_FAMILY_BARRIER,    /* ranks only meet; the call has no buffers */
     CECL_FAMILY_SPLITS,     /* rows for each rank, counted only on the device */
-    /* a copy within this rank, through a part of the next rank's staging that only this rank uses */
+    /* a copy within this rank; without SMs, by way of a part of the next rank's staging that only this rank uses */
     CECL_FAMILY_CARRY,
     /* a block between this rank and call->root. Each of the two makes its own plan: see launch/messages.h */
     CECL_FAMILY_MESSAGE,

@@ -165,7 +165,7 @@ void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_
 /* Opens a new phase of the current lane, signals all peers, and returns the phase. Peers come
  * in rotated order (rank + 1, rank + 2, ...). */
 uint32_t cecl_plan_signal_all(struct cecl_plan *plan);
-/* Waits for a counter of all peers. */
+/* Waits until `counter` of every peer has reached `phase`. */
 void cecl_plan_wait_all(struct cecl_plan *plan, uint32_t counter, uint32_t phase);
 /* Signals all peers and waits for all, on the main lane: a barrier. */
 void cecl_plan_barrier(struct cecl_plan *plan);
@@ -252,7 +252,7 @@ static inline bool cecl_copy_is_local(const struct cecl_copy *copy)
 uint32_t cecl_plan_local_copies(const struct cecl_plan *plan);
 /* How many steps of one kind a plan has. */
 uint32_t cecl_plan_count(const struct cecl_plan *plan, enum cecl_step_kind kind);
-/* How many kernels a plan has, without the kernel of a small call. */
+/* How many kernels a plan has, not counting the kernel of a small call. */
 uint32_t cecl_plan_kernels(const struct cecl_plan *plan);
 /* Whether the plan has phases. If not, ranks do not meet in it. */
 static inline bool cecl_plan_meets(const struct cecl_plan *plan)

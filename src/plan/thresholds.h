@@ -7,7 +7,7 @@
  *
  * A threshold has one or more rows. The first row that fits the device and the rank count applies, and for every device
  * and rank count some row must fit. Sizes are binary; GB/s are decimal. Rows of the file that CECL_TUNING names come
- * before these. Alignments, and constants that a protocol requires, are not thresholds. */
+ * before the rows here. Alignments, and constants that a protocol requires, are not thresholds. */
 
 #define H200_4 "4 x H200, CUDA 13.0, 2026-11-21: "
 #define H200_2 "2 x H200, CUDA 13.0, 2026-11-21: "

@@ -26,7 +26,7 @@ struct cecl_way {
         uint64_t
             /* one more peer returns a piece for every so many bytes of the own block */
             piece_worth;
-        /* a call with only one block sends it in this many rounds, in pieces that peers pass on; 0: it sends it whole */
+        /* a call with only one block sends it in this many rounds, in pieces that peers pass on; 0: whole */
         uint64_t spread;
     } move;
 
