@@ -294,7 +294,7 @@ static ceclResult_t await_memory(struct cecl_mesh *mesh)
                              mesh->init_timeout_ms);
         else if (!cecl_mesh_await(mesh, true, TICK_MS))
             CECL_TRY(mesh_check_joining(mesh, 0));
-        /* takes what others have sent, because rank 0 cannot send while too many sent descriptors are not received */
+        /* takes what others have sent: rank 0 cannot send while too many descriptors wait to be received */
         mesh_take_fds(mesh);
     }
     return map_rows(mesh);

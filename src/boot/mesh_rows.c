@@ -236,7 +236,7 @@ void mesh_take_fds(struct cecl_mesh *mesh)
         fds->failed = cecl_vote_of(result);
 }
 
-/* Waits for the descriptors that have not come yet; all of them were sent. */
+/* Waits for the descriptors that have not come yet. All were sent: ranks have agreed on that. */
 static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
 {
     struct mesh_fds *fds = mesh->fds;

@@ -56,7 +56,7 @@ static ceclResult_t create_memory(ceclComm_t comm, struct cecl_bounce *bounce)
 static ceclResult_t free_replaced(ceclComm_t comm)
 {
     struct cecl_bounce **at = &comm->launcher->bounces.memory;
-    if (comm->launcher->captured) /* a graph may use replaced buffers again */
+    if (comm->launcher->captured) /* a replay may use replaced buffers again */
         return ceclSuccess;
     while (*at && (*at)->next) {
         struct cecl_bounce *old = (*at)->next;

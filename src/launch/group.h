@@ -42,7 +42,7 @@ ceclResult_t cecl_group_allocate(ceclComm_t comm, void **ptr, size_t bytes);
 /* Refuses the group because of `result`, whose message must be recorded. Returns `result`. No effect if `result` is
  * success. */
 ceclResult_t cecl_group_refuse(ceclResult_t result);
-/* Like cecl_group_refuse, because of the call that was counted last, which the message then names. `comm`: the
+/* Like cecl_group_refuse; the call that was counted last is the reason, and the message names it. `comm`: the
  * communicator whose ranks the message may name by their numbers, or NULL. */
 ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result);
 /* How many calls and allocations on `comm` wait in this thread's open group. */

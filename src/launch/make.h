@@ -32,8 +32,8 @@ struct cecl_launch *cecl_launches_of(struct cecl_launch *first, const struct cec
 
 /* Compares this group with the peers' groups, on every communicator whose ranks compare calls. If this rank has refused
  * the group, tells the peers on those communicators, because they wait for this rank. If ranks agree on communicator A
- * but not on communicator B, this rank makes no calls on A. Peers on A rely on these calls, so A fails. Exception: if
- * all ranks of A also compare calls on B, none of them makes the calls on A, and A does not fail. */
+ * but not on communicator B, this rank makes no calls on A. Peers on A rely on this rank's calls, so A fails.
+ * Exception: if all ranks of A also compare calls on B, none of them makes the calls on A, and A does not fail. */
 void cecl_launches_compare(struct cecl_launches *all);
 /* -- make.c -- */
 

@@ -44,7 +44,7 @@ static ceclResult_t check_pitch(const char *name, uint64_t pitch, uint64_t width
     return ceclSuccess;
 }
 
-/* Blocks in recvbuff must not overlap: they lie side by side, or one below another. */
+/* Blocks in recvbuff must not overlap: they must lie side by side, or one below another. */
 static ceclResult_t check_blocks(const struct cecl_shape *s, uint64_t nranks, uint64_t block_extent)
 {
     uint64_t all_wide;

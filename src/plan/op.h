@@ -53,7 +53,7 @@ struct cecl_op {
     /* CECL_FAMILY_SPLITS: rows go to experts, or come back from them; goes_back: they come back */
     bool has_experts, goes_back;
     bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
-    bool widens;            /* CECL_FAMILY_REDUCTION: from fp16 or bf16 to fp32; never in place */
+    bool widens;            /* CECL_FAMILY_REDUCTION: sums fp16 or bf16 to fp32; never in place */
     const char *count_name; /* what error messages call `count`; NULL: "count" */
 
     /* Makes a description from arguments: fills in `call`, or returns an error that names the argument. NULL: the call

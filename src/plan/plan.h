@@ -206,7 +206,7 @@ void cecl_plan_init_group(struct cecl_plan *group, const struct cecl_part *parts
  * lane, and on it only barriers, copies and reductions. The caller still owns the plans. */
 void cecl_plan_merge(struct cecl_plan *group, const struct cecl_plan *plans, const uint32_t *which,
                      uint32_t count);
-/* Adds a step of another plan of this rank, unchanged. A COPY only if the caller also gives `plan` the copies. */
+/* Adds a step of another plan of this rank, unchanged; a COPY only if the caller also gives `plan` the copies. */
 void cecl_plan_repeat(struct cecl_plan *plan, const struct cecl_step *step);
 /* Appends all steps of `other`, as part `part` of a group. */
 void cecl_plan_append(struct cecl_plan *plan, const struct cecl_plan *other, uint32_t part);
