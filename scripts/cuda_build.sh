@@ -3,7 +3,7 @@
 # compile, if files of the library call each other in circles, or if a kernel is missing. Kernels are compiled for
 # one architecture, or taken from test.sh's build if it has compiled the same sources with the same nvcc.
 #
-# It also checks that the compiler finds headers by CMake's options alone: nccl.h lies in a folder of its own, no
+# The script also checks that the compiler finds headers by CMake's options alone: nccl.h lies in its own folder, no
 # variable names a folder, PATH has no nvcc, and gcc does not search /usr/local/include, where some machines have
 # links to CUDA's headers. No GPU is needed. Without a CUDA toolkit or nccl.h, NVIDIA's packages from PyPI are
 # installed. If that fails, the script says so, compiles nothing, and exits with 77.

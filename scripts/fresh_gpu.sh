@@ -87,8 +87,8 @@ inside() {
     (cd "$copy" && env -i "${clean[@]}" bash -c "$1") 2>&1
 }
 
-# try NAME COMMAND WANTED [UNWANTED]: COMMAND must end with 0. Each line of WANTED is a pattern that some line of its
-# output must match; no line may match the pattern UNWANTED.
+# try NAME COMMAND WANTED [UNWANTED]: COMMAND must end with 0. Each line of WANTED is a pattern that some line of
+# COMMAND's output must match; no line of the output may match the pattern UNWANTED.
 try() {
     local begin=$SECONDS status=0 pattern
     printf '=== %s\n' "$2"

@@ -1,6 +1,6 @@
-/* For scripts/coverage.sh: writes the counts of a process that ends by _exit; without this, only exit() does. It is
- * linked into each program and each shared library, because each has counts of its own. A library tells the program
- * how to write the library's. */
+/* For scripts/coverage.sh: writes gcov's counts when a process ends by _exit; gcov itself writes them only at exit().
+ * This file is linked into each program and each shared library, because each has counts of its own. A library tells
+ * the program which function writes the library's counts. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

@@ -17,7 +17,7 @@ if [ "${1:-}" = --build ]; then
 fi
 export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 CECL_TEST_SHARE=${CECL_TEST_SHARE:-4}
 export UBSAN_OPTIONS=print_stacktrace=1
-# Freed memory stays mapped for a while: by default 256 MiB, which would disturb tests that count mappings.
+# Up to this much freed memory stays mapped: the default, 256 MiB, would disturb tests that count mappings.
 export ASAN_OPTIONS=quarantine_size_mb=64${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 # Children of tests start threads, also while a stream of the parent still has work.
 export TSAN_OPTIONS=suppressions=$root/tests/tsan.supp:history_size=7:die_after_fork=0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh PACKAGE ...: installs those of these Debian packages that are missing. A package counts as installed if
+# setup.sh PACKAGE ...: installs the named Debian packages, if they are missing. A package counts as installed if
 # its commands are on PATH in a sufficient version, or if its library can be linked, wherever they come from: pip's
 # cmake is as good as Debian's, and needs no network. Prints nothing if nothing is missing. On other systems it only
 # names the packages; CMake then finds what they contain, or says what is missing.

@@ -29,7 +29,7 @@ kernels_of() {
     esac | sort
 }
 
-# Checks that all images of a file have the same kernels. (test_images checks that its cubin for 9.0 has all of them.)
+# Checks that all images of a file have the same kernels; test_images checks that its cubin for 9.0 lacks none of them.
 check_kernels() {
     local image kernels
     for image in "$1"/*.cubin "$1"/*.ptx; do
@@ -42,8 +42,8 @@ check_kernels() {
 }
 
 for arch in "${archs[@]}"; do
-    # CMake needs the compiler as one word, so it gets a script. This names zig by its path, because pip hides its
-    # packages from what it starts.
+    # CMake needs the compiler as one word: a script. The script names zig by its path, because a build that pip starts
+    # does not see the packages of pip's environment.
     cat >"$scratch/cc" <<EOF
 #!/bin/sh
 exec "$zig" cc -target $arch-linux-gnu.$glibc "\$@"

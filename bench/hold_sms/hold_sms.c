@@ -24,8 +24,8 @@ struct words {
     volatile uint32_t runs[BLOCKS_MAX];
 };
 
-/* The kernel: cecl_hold(words, limit in ns). Thread 0 polls; the other threads wait at the barrier, and so keep
- * their places on the SM. It is PTX, which the driver compiles for the GPU. */
+/* The kernel: cecl_hold(words, limit in ns), in PTX, which the driver compiles for the GPU. Thread 0 polls; the other
+ * threads wait at the barrier, and so keep their places on the SM. */
 static const char kernel_text[] =
     ".version 7.0\n"
     ".target sm_80\n"

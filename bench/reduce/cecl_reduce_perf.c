@@ -7,7 +7,7 @@
  *     --sources  1 to 16 (4)
  *     --avg      averages instead of sums, with a divisor that is no power of two
  *
- * GB/s count the bytes that are read from sources. Writing adds 1 / sources of them. */
+ * GB/s count the bytes that are read from sources, and not those that are written, 1 / sources as many. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>

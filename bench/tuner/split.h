@@ -13,8 +13,8 @@ struct point {
 
 /* The value that loses the least time over all points, which are in the order of size. A way that is at most 2 %
  * slower loses nothing. Of values that lose equally, the one nearest to `current` is taken. Sizes beyond the last
- * point change their way only if the other way wins at the last point. is_min: the second way begins at the value;
- * otherwise it begins behind it. `least`: with this value all sizes go the second way. */
+ * point change their way only if the other way wins at the last point. is_min: the value itself goes the second way,
+ * as larger sizes do; otherwise it goes the first way. `least`: with this value all sizes go the second way. */
 uint64_t split_value(const struct point *points, int count, bool is_min, uint64_t current,
                      uint64_t least);
 

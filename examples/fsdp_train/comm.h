@@ -15,7 +15,7 @@
 
 /* One call. Elements are compute's elements.
  *   GATHER          `to` is [nranks * count]: this rank's part, at rank * count, goes to all ranks
- *   REDUCE_SCATTER  `from` is [nranks * count], `to` [count]: gets the sum of all ranks' part `rank` */
+ *   REDUCE_SCATTER  `from` is [nranks * count]: part `rank`, summed over all ranks, goes to `to` [count] */
 struct transfer {
     enum { GATHER, REDUCE_SCATTER } kind;
     const void *from;

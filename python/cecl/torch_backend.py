@@ -2,7 +2,7 @@
 
 Makes collectives and messages of contiguous tensors, on GPUs (without SMs if they only move data) and on the CPU. A
 group makes a communicator for each device at the first call with a tensor of that device, so all ranks of the group
-must make that first call. All ranks must be on one host: several were not tested with GPUs, and are refused on the CPU.
+must make that first call. All ranks must be on one host: with GPUs several hosts were not tested, on the CPU they are refused.
 
 Messages are collected until the program waits for one of them, or the group makes another call. Then all of them are
 sent together, so two ranks may send to each other in any order.
