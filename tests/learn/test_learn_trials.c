@@ -161,7 +161,7 @@ static struct program training(uint64_t seed)
                             .steps = 170};
 }
 
-/* an arm that takes 1.25 times as long or more gets a single turn */
+/* An arm that takes at least 1.25 times as long gets a single turn. */
 TEST(a_bad_arm_has_one_turn)
 {
     struct program program = training(7);
@@ -173,7 +173,7 @@ TEST(a_bad_arm_has_one_turn)
     assert_true(outcome.periods[0] <= 3 * (1 + 3) + 3 + 3);
 }
 
-/* the bad one of three arms is timed twice. After three rounds arm 0 and the best other arm share the rest */
+/* Of arms 1 to 3 the bad one is timed twice. After three rounds only arm 0 and the best other arm have more turns. */
 TEST(only_the_bad_arm_is_dropped)
 {
     struct program program = training(7);

@@ -249,7 +249,7 @@ TEST(other_calls_are_not_small)
     /* the caller was promised zero SMs */
     assert_false(is_small(CECL_OP_ALL_GATHER, 4, 4096, CECL_SM_REDUCE_ONLY, any));
     assert_false(is_small(CECL_OP_ALL_TO_ALL, 4, 4096, CECL_SM_NEVER, any));
-    /* a caller that names a direction wants copies, or reads */
+    /* a caller that names a direction wants copies, or reads at peers, instead of a small call */
     assert_false(is_small(CECL_OP_ALL_REDUCE, 4, 4096, allow, CECL_DIRECTION_PUSH));
     assert_false(is_small(CECL_OP_ALL_GATHER, 4, 4096, allow, CECL_DIRECTION_PULL));
     assert_false(is_small(CECL_OP_ALL_REDUCE, 1, 4096, allow, any));

@@ -114,7 +114,7 @@ static bool end_as(const ceclUniqueId *id, const struct life lives[RANKS],
     return right;
 }
 
-/* A process that makes an id and lives until close_host. The id's thread must not be in the process that forks ranks. */
+/* A process that makes an id and lives until close_host: the process that forks ranks must not have the id's thread. */
 struct host {
     pid_t process;
     ceclUniqueId *id;

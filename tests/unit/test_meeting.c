@@ -496,7 +496,7 @@ TEST(many_ranks_together_look_seldom)
     cecl_fds_close(log);
 }
 
-/* The log is as a write that broke off leaves it. */
+/* The log ends with a part of a record, as if a write had broken off. */
 TEST_OF_MEMBERS(calls_end_where_the_log_cannot_be_read_on)
 {
     assert_int_equal(write(log_fd, "debris!", 7), 7);

@@ -71,7 +71,7 @@ TEST(every_tie_goes_to_the_even_pattern_and_its_sides_do_not)
             const float tie = (float)((low + high) / 2);
             const uint32_t above = bits == reference[f].largest ? reference[f].beyond : bits + 1;
             if (isinf(tie) || (double)tie != (low + high) / 2)
-                continue; /* bf16: no fp32 value lies there */
+                continue; /* bf16: the tie is no fp32 value */
             assert_int_equal(to_bits(f, nextafterf(tie, 0)), bits);
             assert_int_equal(to_bits(f, tie), bits & 1 ? above : bits);
             assert_int_equal(to_bits(f, nextafterf(tie, INFINITY)), above);

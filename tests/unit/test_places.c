@@ -405,7 +405,7 @@ TEST_OF_VIEWS(all_longer_waits_are_a_bound_and_a_share_of_the_time)
     for (int round = 0; round < 3 || (round < 40 && least >= BOUND_NS / 2); round++) {
         in_another_thread(&views[1], (int)(views[0].published - views[1].published) + 1);
         (void)wait_of_next(&views[0], stop, CECL_PLACES_FULL);
-        /* Regains a 64th of the elapsed time. */
+        /* Rank 0 regains a 64th of the elapsed time. */
         nanosleep(&(struct timespec){.tv_nsec = AWAY_NS}, NULL);
         const uint64_t again =
             wait_with(&views[0], &patience, go_on_always, NULL, CECL_PLACES_LATE);

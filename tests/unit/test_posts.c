@@ -59,7 +59,7 @@ TEST(a_peer_that_came_is_seen)
     close_all();
 }
 
-/* Only when both have read is the slot free. */
+/* The slot is free only once each rank has read the other's post. */
 TEST(both_ranks_of_a_captured_message_read_the_others_post)
 {
     struct cecl_post sent = post_of(0, 1), received = post_of(1, 2), theirs;

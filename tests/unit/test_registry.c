@@ -32,7 +32,7 @@ static struct fake {
     uint64_t unshared; /* if not 0: this piece is a private allocation of its own */
     int refusals;      /* imports to refuse, as CUDA does while memory of a former block is open */
     bool exclusive;    /* refuses an import while former memory at its address is open */
-    bool shares;       /* does not refuse it, but gives the former memory's mapping */
+    bool shares;       /* such an import gets the former memory's mapping */
     struct opened {    /* by piece: the former memory that is open, and how often */
         uint64_t id;
         int count;

@@ -178,7 +178,7 @@ TEST(files_that_cannot_be_read_to_their_end_are_refused)
     file_is_refused("/nowhere/at/all", "CECL_TUNING=/nowhere/at/all: No such file");
     file_is_refused("/", "CECL_TUNING=/: a directory: ");
     file_is_refused("/dev/zero", "=/dev/zero: a device: ");
-    /* /proc/kmsg and similar files may have endless bytes. */
+    /* Files like /proc/kmsg may be endless, so their size is limited. */
     assert_int_equal(ftruncate(fd, (1 << 20) + 1), 0);
     file_is_refused(path, "at most");
     close(fd);

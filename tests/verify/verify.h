@@ -46,8 +46,8 @@ struct cecl_verify_program {
     const struct cecl_verify_launch *launches[CECL_MAX_RANKS];
     int nlaunches[CECL_MAX_RANKS];
     /* How many counters the plans name, from CECL_COUNTERS on. Bit c of `resets`: a wait for counter c resets its word
-     * (CECL_REPLAY_RESET), so a signal must find it reset. Bit c of `counted`: a wait for counter c also takes all
-     * earlier signals. */
+     * (CECL_REPLAY_RESET), so a signal must find it reset. Bit c of `counted`: a wait for counter c counts as the wait
+     * for all its earlier signals. */
     uint32_t ncounters, resets;
     uint64_t counted;
     uint64_t order; /* not 0: the seed of a random order in which the lanes of all ranks go on */
