@@ -110,7 +110,7 @@ class Communicator:
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
 
     def end(self, used, results):
-        """Returns a work object for the calls enqueued so far. Keeps the memory of the tensors `used` until they are done."""
+        """Returns a work object for the calls enqueued so far. Keeps the memory of the tensors `used` until the calls end."""
         if self.stream is None:
             self._kept.append(used)
             if len(self._kept) > 64:  # the program has not waited for its last calls

@@ -10,7 +10,7 @@ def run(command, policy=None, nccl=None, stats_file=None, **options):
     """Runs a command under cecl-run, and returns its exit status.
 
     command     a list: the program and its arguments
-    policy      which calls cecl carries out: "off", "auto", "all" or "strict"; by default CECL_NCCL decides, or "auto"
+    policy      which calls cecl carries out: "off", "auto", "all" or "strict"; default: CECL_NCCL if it is set, else "auto"
     nccl        path of the real NCCL; by default each process looks for it
     stats_file  each process appends a line to this file when it ends; see stats
     options     passed to subprocess.run, such as env and cwd

@@ -114,8 +114,8 @@ def alltoallv_device(output, out_splits, source, splits, group=None, async_op=Fa
 
 def dispatch(output, out_splits, source, splits, experts, align=1, scales=None, group=None, async_op=False):
     """Sends rows to the experts of all ranks, as PyTorch's all_to_all_vdev_2d does. experts: how many a rank has. splits:
-    [ranks * experts] rows for each expert; out_splits: [2, ranks * experts]. In the output each expert's rows begin at a
-    multiple of `align`. scales: (the source's, the output's): row i of the first travels with row i of the source."""
+    [ranks * experts], how many rows each expert gets; out_splits: [2, ranks * experts]. In the output each expert's rows
+    begin at a multiple of `align`. scales: two tensors, of source and output: row i of the first travels with source[i]."""
     return _move("ceclDispatch", output, out_splits, source, splits, group, async_op, experts, align, scales)
 
 

@@ -183,8 +183,8 @@ class SymmetricMemory:
         self._memory._enqueue("ceclWaitSignal", 1, ctypes.byref(wait))
 
     def free(self):
-        """Ends the handle, as the end of its group does. Collective. The handle has kept this rank's memory allocated; now no
-        kernel may use peers' memory any more."""
+        """Ends the handle; the end of its group does this, too. Collective. Afterwards no kernel may use peers' memory, and the
+        handle no longer keeps this rank's memory allocated."""
         self._check("free")
         self._group.handles.pop(self.buffer_ptrs[self.rank], None)
         for window in (self._memory, self._pads):
