@@ -164,7 +164,7 @@ void model_close(struct model *m)
     *m = (struct model){0};
 }
 
-/* ---- matrix products: rows x (inputs x outputs) */
+/* ---- matrix products: [rows][inputs] times [inputs][outputs] */
 
 /* C = op(A) op(B): C is [rows][columns], and each element is a sum of `inner` products */
 static struct matmul product(void *c, const void *a, bool a_turned, const void *b, bool b_turned,
