@@ -1,4 +1,4 @@
-/* For tests whose ranks are child processes. The parent calls nothing of the library, so it has no threads at forks. */
+/* For tests whose ranks are child processes. The parent calls nothing of the library, so it forks without threads. */
 #ifndef CECL_TESTS_FORKED_H
 #define CECL_TESTS_FORKED_H
 

@@ -56,7 +56,7 @@ static inline void random_fill(void *at, ceclDataType_t type, uint64_t count, ui
     }
 }
 
-/* Elements of a floating-point type from half of the largest number up to the largest number, which is every eighth.
+/* Elements of a floating-point type, from half of the largest number up to the largest; every eighth is the largest.
  * (e4m3: 128 to 240.) Signs alternate, and are the same in all buffers, so the sum of two buffers overflows. */
 static inline void large_fill(void *at, ceclDataType_t type, uint64_t count, uint64_t *seed)
 {

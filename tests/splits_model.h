@@ -112,7 +112,7 @@ static inline void model_arrive(struct model *m, size_t at, int salt, uint64_t r
         m->slice[at + next * row + i] = model_byte(salt, begin * row + i);
 }
 
-/* Adds the rows that a block must have behind the first `next` rows. Returns the row after the last one. */
+/* Adds a block's rows behind the `next` rows that are there already. Returns the row after the block's last one. */
 static inline uint64_t model_receive(struct model *m, const struct model_memory *at, uint32_t to,
                                      uint32_t from, uint32_t expert, uint32_t place, uint64_t next)
 {
@@ -159,7 +159,7 @@ static inline void model_expect(struct model *m, const struct model_memory *at, 
     }
 }
 
-/* Notes the first block of any rank that ends behind its sendbuff. */
+/* Notes the first block, of any rank, that ends behind the rank's sendbuff. */
 static inline void model_judge_sends(struct model *m, const struct model_memory *at)
 {
     for (uint32_t r = 0; r < m->form.nranks; r++)
@@ -296,7 +296,7 @@ static inline void model_check_trouble(const struct model *m, const struct model
             want->what, want->rank, want->to, want->expert, want->experts, want->rows, want->room);
 }
 
-/* After all steps of all ranks, compares everything. */
+/* After all steps of all ranks, compares all that they wrote with the model. */
 static inline void model_check(struct model *m, const struct model_memory *at)
 {
     const int n = (int)m->form.nranks;

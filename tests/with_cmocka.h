@@ -1,4 +1,4 @@
-/* What each test needs: cmocka.h, which must come after its own headers, and common headers of the C library. */
+/* What each test needs: cmocka.h, which must come after the headers that it requires, and headers of the C library. */
 #ifndef CECL_TEST_WITH_CMOCKA_H
 #define CECL_TEST_WITH_CMOCKA_H
 
@@ -41,7 +41,7 @@
 void tests_add(struct CMUnitTest test);
 /* Runs the registered tests between `set_up` and `tear_down` (NULL: none). Returns how many failed. */
 int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
-/* These functions run before and after the tests of a program without a main. It uses the host device unless
+/* These functions run before and after the tests of a program without a main. The program uses the host device unless
  * CECL_DEVICE is set. */
 #define TESTS_BETWEEN(set_up, tear_down) \
     __attribute__((constructor)) static void tests_are_between(void) \

@@ -1,4 +1,4 @@
-/* Replaces syscall(), by which the library sleeps, wakes sleepers and watches processes (by the linker). */
+/* Lets the linker replace syscall(), by which the library sleeps, wakes sleepers and watches processes. */
 #ifndef CECL_TESTS_WRAPPED_SYSCALL_H
 #define CECL_TESTS_WRAPPED_SYSCALL_H
 

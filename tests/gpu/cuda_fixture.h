@@ -53,7 +53,7 @@ static inline int fixture_start(void)
     return 77;
 }
 
-/* Calls fixture_start. The first argument is how many GPUs to use (default 2). Returns their number, or 0 to skip. */
+/* Calls fixture_start. The program's argument is how many GPUs to use (default 2). Returns that, or 0 to skip. */
 static inline int gpus_wanted(int argc, char **argv, int most)
 {
     int count = 0;

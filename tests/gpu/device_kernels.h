@@ -19,8 +19,8 @@ cudaError_t launch_exchange(ceclDeviceComm_t dc, int blocks, int threads, uint32
                             uint32_t seed, int rounds, uint32_t *wrong, uint32_t *ended,
                             cudaStream_t stream);
 
-/* Sends the values first .. last around the ring of ranks by a signal, each value with a word. The first launch on a
- * signal begins at 1, a later one after the last value of the launch before. */
+/* Sends the values first .. last around the ring of ranks by a signal, each value with a word. The first launch that uses
+ * a signal has first = 1, a later one the value after `last` of the launch before. */
 cudaError_t launch_ring(ceclDeviceComm_t dc, int signal, uint32_t first, uint32_t last,
                         uint32_t *word, uint32_t *wrong, uint32_t *ended, cudaStream_t stream);
 

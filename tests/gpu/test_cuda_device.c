@@ -7,7 +7,7 @@
 
 #include "cuda_fixture.h"
 
-/* The main thread makes the first call, which looks up cuCtxGetCurrent. */
+/* The main thread must make the first call, which looks up cuCtxGetCurrent, before other threads call. */
 static CUcontext current_context(void)
 {
     static CUresult (*get)(CUcontext *);

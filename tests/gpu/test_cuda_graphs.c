@@ -255,7 +255,7 @@ TEST(several_calls_of_one_graph_wait_once)
 
 /* ---- launching; tests/multi/test_graphs.c checks results of all kinds of calls, also on GPUs */
 
-/* Memory is announced and imported by the peer while the stream captures. */
+/* While the stream captures, this rank publishes new memory, and the peer imports it. */
 TEST(new_memory_is_told_during_a_global_capture)
 {
     uint32_t *plain, *former = recvbuff;

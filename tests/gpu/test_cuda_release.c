@@ -58,7 +58,7 @@ TEST_WITH_KIT(many_words_are_written_alone)
     }
 }
 
-/* The host reads these words without a copy, whatever streams do, so they are pinned. */
+/* These words are pinned, so the host can read them without a copy, whatever streams do. */
 TEST(released_words_have_landed_when_release_returns)
 {
     enum { COUNT = 200, ROUNDS = 500 };

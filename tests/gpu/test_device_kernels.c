@@ -1,5 +1,5 @@
 /* The user's own kernels synchronize with their peers' kernels through cecl_device.h. One process uses as many GPUs as
- * the first argument says (default 2). tests/multi tests only the logic, without GPUs. */
+ * the first argument says (default 2). tests/multi/test_device_comm.c tests only the logic, without GPUs. */
 #include "cuda_fixture.h"
 
 #include <cecl/cecl.h>

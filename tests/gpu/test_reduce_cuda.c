@@ -1,7 +1,7 @@
-/* Reductions on a GPU give the same bits as on the host (tests/unit/test_reduce_host.c checks the host's): every type
- * and operation, any alignment, both kernels, any number of SMs, one or several destinations. They write nothing else.
- * Kernels also write and await flags before and after it. One GPU is enough, with the host as the peers; results and
- * flags also lie on a second GPU if there is one. (Random reductions of the multi-rank tests read peers' memory.)
+/* Reductions on a GPU give the same bits as on the host (tests/unit/test_reduce_host.c checks the host's): every type and
+ * operation, any alignment, both kernels, any number of SMs, one or several destinations. They write nothing else. Before
+ * and after the reduction their kernels also write and await flags. One GPU is enough, with the host as the peers;
+ * results and flags also lie on a second GPU if there is one. (In the multi-rank tests, reductions read peers' memory.)
  *
  * CECL_TEST_SHORT=1: only a few sizes, and no kernel waits for something that comes after its launch, because tools
  * that observe kernels may delay that until the kernel has ended. */
@@ -180,7 +180,7 @@ TEST_IF(!is_short(), in_place_gives_the_hosts_bits, NULL, NULL)
     for_every_pair(visit_places);
 }
 
-/* Every bit pattern of the small types, alone: widened, and narrowed. */
+/* Every bit pattern of the small types, as the only source: it is widened, and narrowed. */
 TEST_IF(!is_short(), every_pattern_passes_as_on_the_host, NULL, NULL)
 {
     static const ceclDataType_t small[] = {ceclFloat16, ceclBfloat16, ceclFloat8e4m3,
@@ -550,7 +550,7 @@ TEST(a_meeting_is_as_much_as_is_asked_for_and_a_word_silences_it)
                 a_kernel_does(&ways[w], does, ended);
 }
 
-/* A hundred kernels in a row: each must find the count of blocks that are left at 0. */
+/* A hundred kernels in a row: each must find the count of leaving blocks at 0 again. */
 TEST_IF(!is_short(), meetings_follow_each_other, NULL, NULL)
 {
     const void *src[SOURCES];
@@ -616,7 +616,7 @@ static struct cecl_meeting waits_for(uint32_t round)
                                  .ended = never};
 }
 
-/* Copies `got` on GPU 1, after the wait, to `out`. */
+/* The reduction by which GPU 1, after the wait, copies `got` to `out`. */
 static struct cecl_reduction taking(const struct way *way, const void *const *got, uint64_t count,
                                     uint32_t sms, const struct cecl_meeting *waits)
 {
@@ -835,8 +835,8 @@ static void sides_reduce(uint32_t sms)
         must_cuda(cudaStreamSynchronize(sides[g].stream));
 }
 
-/* If the link is full, a kernel's writes to a peer queue, and its reads of the tile in shared memory wait behind them.
- * New data must not replace the tile until then. */
+/* If the link is full, a kernel's writes to a peer pile up, and its reads of the tile in shared memory wait behind them.
+ * New data must not replace the tile before these reads. */
 TEST_IF(!is_short(), a_tile_stays_until_it_was_read, NULL, NULL)
 {
     static const uint32_t sms[] = {8, 16, 32};

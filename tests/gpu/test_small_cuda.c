@@ -2,8 +2,8 @@
  * arrive whole at any alignment, calls follow each other without a pause, a kernel does everything that its meeting
  * requests, and waits end. One process uses as many GPUs as the first argument says (default 2).
  *
- * CECL_TEST_SHORT=1: only a few sizes, and one kernel at a time, because tools that observe kernels may run them so.
- * Each rank's kernel but the last one sends, waits in vain for a moment, and is launched again. */
+ * CECL_TEST_SHORT=1: only a few sizes, and one kernel at a time, as tools that observe kernels may run them. The kernel
+ * of each rank but the last sends, waits in vain for a moment, and is launched again. */
 #include "../reduce_inputs.h"
 #include "cuda_fixture.h"
 #include "sm/small.h"
@@ -102,7 +102,7 @@ static bool has_blocks(const struct cecl_small *s)
     return s->kind == CECL_SMALL_ALL_TO_ALL || s->kind == CECL_SMALL_REDUCE_SCATTER;
 }
 
-/* Offsets of a rank's input and of its result from the buffer's start, in place. */
+/* In place: how far behind the buffer's start a rank's input begins, and its result. */
 static size_t input_within(const struct cecl_small *s, int g)
 {
     return s->kind == CECL_SMALL_ALL_GATHER ? (size_t)g * s->bytes : 0;

@@ -1,6 +1,6 @@
-/* Properties that only a communicator on GPUs has: which calls finish while every SM is held (more of them in
- * bench/cecl_zerosm and its test zero_sm_cases); leaks. One process has one rank for
- * each GPU. A single thread makes all calls, because none of them blocks the host. */
+/* What only a communicator on GPUs can show: which calls finish while every SM is held (more of them in bench/cecl_zerosm
+ * and its test zero_sm_cases), and that nothing leaks. One process has one rank for each GPU. A single thread makes all
+ * calls, because none of them blocks the host. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>
