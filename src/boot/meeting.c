@@ -211,8 +211,8 @@ static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *lis
     return found;
 }
 
-/* Keeps a failure. If there are too many, forgets an older one, all of whose `owed` ranks are also owed by the new one;
- * if there is no such one, the oldest. */
+/* Keeps a failure. If there are too many, forgets an older one whose `owed` ranks are all in the new one's `owed`, or
+ * else the oldest. */
 static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeting_failure *failure)
 {
     if (equal(&failure->owed, &nobody))

@@ -289,7 +289,7 @@ static void put_off(struct root *root, int which)
     hang_up(&peer);
 }
 
-/* Drops the oldest caller, if its time is over. */
+/* Drops the oldest caller if its time is over. Returns whether it was. */
 static bool push_out(struct root *root)
 {
     if (root->count == 0 || cecl_now_ms() - root->callers[0]->since < HEARD_MS)

@@ -33,9 +33,9 @@ ceclResult_t cecl_captured_hold(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* Sleeps 1 ms, or returns false once the deadline has passed. The functions below call it while a graph still holds a
- * call, for up to 2 s (gone_ms of the launcher): a destroyed graph holds its calls until the graph's launches are done,
- * and the device may report late that they are. */
+/* Sleeps 1 ms and returns true; returns false once the deadline has passed. Called while a graph still holds a call,
+ * for up to 2 s (gone_ms of the launcher): a destroyed graph holds its calls until the graph's launches are done, and
+ * the device may report late that they are. */
 static bool pause_until(int64_t deadline)
 {
     if (cecl_ms_left(deadline) == 0)

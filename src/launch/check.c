@@ -1,6 +1,7 @@
 /* Exchanges of all ranks in which each rank may refuse its call. cecl_exchange_call compares the ranks' descriptions of
- * a call before the call is enqueued: under CECL_CHECK, which is slow and meant for finding errors in programs, those
- * of each collective; otherwise only those of ceclAlltoAllv, whose senders do not know where their blocks belong. */
+ * a call before the call is enqueued. Under CECL_CHECK, which is slow and meant for finding errors in programs, ranks
+ * do this for each collective; otherwise only for ceclAlltoAllv, whose senders do not know where their blocks
+ * belong. */
 #include "launch/exchange.h"
 
 #include <inttypes.h>
@@ -210,7 +211,7 @@ static void *next_compared(void *launch)
     return find_compared(((struct cecl_launch *)launch)->next);
 }
 
-/* Whether an earlier launch of the list is on the same communicator: this thread may have several ranks of it. */
+/* Whether an earlier launch of the list is on the same communicator, of which this thread may have several ranks. */
 static bool is_counted(struct cecl_launch *first, const struct cecl_launch *launch)
 {
     while (first != launch && first->comm->id != launch->comm->id)

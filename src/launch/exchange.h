@@ -35,7 +35,7 @@ ceclResult_t cecl_exchange(ceclComm_t comm, const char *name, const char *kind,
 
 /* Collective. Compares a call with the peers' calls. If the layout differs between ranks, also compares what each rank
  * sends with what its receivers expect. `local`: as in cecl_exchange; if it is an error, `call` may be incomplete.
- * Either all ranks go on, or all refuse: with ceclInvalidUsage and the two ranks' values that differ, or with the
+ * Either all ranks go on, or all refuse: with ceclInvalidUsage and the values in which two ranks differ, or with the
  * message of a rank that has refused. */
 ceclResult_t cecl_exchange_call(ceclComm_t comm, const struct cecl_call *call, ceclResult_t local);
 /* Copies the call's layout to `layout` [call->layout_words], and fills in where this rank's blocks belong at the peers,

@@ -190,7 +190,7 @@ bool cecl_launch_goes_on(void *comm);
 bool cecl_launch_captures(const void *comm);
 
 /* -- captured.c: If a call's stream captures a graph, the graph holds the call's launch: the program, the windows and
- * the imports stay until the graph, and everything that was made from it, is gone. All ranks capture a collective, and
+ * the imports stay until the graph and all that was made from the graph are gone. All ranks must capture a collective,
  * both ranks a message. During the capture ranks learn each other's places, once for all replays.
  *
  * A launch that a graph holds is in the launcher's list. When the graph is gone, a thread of the device hands the

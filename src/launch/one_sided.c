@@ -56,7 +56,7 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
 /* at most this many awaited signals may be missing, because words are compared modulo 2^32 */
 #define AHEAD_MOST (1u << 30)
 
-/* Several entries of `waits` may await the same signal. `sum`: [in, out] how many signals all entries so far await. */
+/* Several entries of `waits` may await one signal, so their counts are added up, in `sum` [in, out]. */
 static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i, uint64_t *sum)
 {
     const struct cecl_flags *flags = &comm->engine.flags;

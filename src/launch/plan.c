@@ -238,7 +238,7 @@ static ceclResult_t bind_new(struct cecl_launch *launch)
     struct cecl_plan plan;
     cecl_launch_trim(launch); /* the program points into the launch's arrays, which must not move */
     CECL_TRY(cecl_plan_make(comm, launch->calls, launch->nfull, &launch->told, &plan));
-    /* copies within this rank get no number: no peer makes them */
+    /* copies within this rank get no number, because no peer takes part */
     if (launch->is_captured)
         CECL_TRY(cecl_plan_capture(&plan, comm->dev->meets,
                                    launch->kind == CECL_LAUNCH_COLLECTIVES

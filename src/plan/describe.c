@@ -27,7 +27,6 @@ ceclResult_t cecl_call_describe(const struct cecl_op *op, const struct cecl_scop
                          (int)args->type, CECL_NUM_TYPES - 1);
     if (op->rooted)
         CECL_TRY(check_root(args->root, scope->nranks));
-    /* NULL: the call has no other arguments */
     return op->describe ? op->describe(scope, args, call) : ceclSuccess;
 }
 

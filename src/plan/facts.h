@@ -17,8 +17,8 @@ struct cecl_facts {
     uint8_t in_place; /* whether in place, if ranks must agree on that; else 0 */
     uint8_t nmore;
     uint64_t count;
-    /* [nmore] a shape; or for a call by splits, the layout's words that are equal on all ranks; or for another layout,
-     * a hash of such words */
+    /* [nmore] a shape; for a call by splits, the layout's words that are equal on all ranks; for another layout, a hash
+     * of such words */
     uint64_t more[CECL_FACTS_MORE];
 };
 #define CECL_FACTS_WORDS (3u + CECL_FACTS_MORE)

@@ -5,7 +5,7 @@
 #include "plan/block.h"
 #include "plan/splits.h"
 
-/* The range from the first byte of some blocks to the end of the last block. low == high if no block has bytes. */
+/* The range [low, high) from the first byte of some blocks to their end. low == high if no block has bytes. */
 struct extent {
     uint64_t low, high;
     int blocks; /* how many blocks are not empty */
@@ -113,7 +113,7 @@ static struct extent union_of(struct extent a, struct extent b)
 }
 
 /* Sets the width and the pitch of the memory that strided blocks take. Blocks side by side are one wide block. Blocks
- * one below another are as wide as a single block if all begin in the same column. */
+ * one below another are as wide as a single block if all begin in the same column. Otherwise leaves pitch 0. */
 static void set_rows(struct cecl_touched *touched, const struct cecl_shape *s, uint64_t blocks,
                      uint64_t stride, uint64_t pitch)
 {
