@@ -73,8 +73,8 @@ TEST(too_few_times_tell_nothing)
     assert_int_equal(cecl_verdict_of(samples, 10).arm, 1);
 }
 
-/* Equal arms, whose times scatter by half. If an arm is kept, its reported median must be shorter than that of arm 0. The
- * statistical test lets one of three equal arms seem to gain in 3 of 100 trials. */
+/* Equal arms, whose times differ from their mean by up to half. If an arm is kept, its reported median must be shorter
+ * than that of arm 0. The statistical test lets one of three equal arms seem to gain in 3 of 100 trials. */
 TEST(heavy_noise_is_no_gain_and_drift_is_not_read_into_it)
 {
     enum { TRIALS = 4000, ARMS = 4 };

@@ -64,7 +64,7 @@ TEST(a_last_message_is_taken_with_its_descriptor)
     cecl_inbox_close(&inbox);
 }
 
-/* No rank sends an empty message, so the inbox closes its descriptors. */
+/* No rank sends an empty message, so the inbox closes the message's descriptors. */
 TEST(an_empty_message_leaves_no_descriptors)
 {
     struct cecl_letter letter;
