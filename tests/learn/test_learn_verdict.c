@@ -1,4 +1,4 @@
-/* The verdict on the times of a trial. */
+/* The verdict on the times of a trial: which arm is kept, if times drift, scatter, are far off, or are few. */
 #include "../with_cmocka.h"
 
 #include "nccl/trial_verdict.h"

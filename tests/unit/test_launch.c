@@ -1,4 +1,4 @@
-/* Which resources of its communicator a launch holds, on the host device. */
+/* Launches on the host device: which resources each holds, in which order a group makes them, and what is refused. */
 #include "../with_cmocka.h"
 
 #include <pthread.h>

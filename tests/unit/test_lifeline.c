@@ -1,4 +1,4 @@
-/* A rank's line to the root (boot/oob.h): the rank's end. The test is the root. */
+/* A rank's end of its line to the root (boot/oob.h): the goodbye, failures and agreements. The test is the root. */
 #include "boot/oob.h"
 
 #include <netinet/in.h>

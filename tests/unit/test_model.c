@@ -1,4 +1,4 @@
-/* The simulation of machines: small cases against times computed by hand, and rows of measured tables. */
+/* The simulation of machines (bench/model), compared with times computed by hand and with measured times. */
 #include "../with_cmocka.h"
 
 #include <math.h>
