@@ -142,7 +142,7 @@ TEST(sums_that_widen_give_the_hosts_bits)
     }
 }
 
-/* With each number of ranks, because scales and divisors differ. */
+/* With each number of sources, because each has another scale and divisor. */
 TEST_IF(is_short(), averages_of_the_largest_numbers_are_the_hosts_and_finite, NULL, NULL)
 {
     static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16, ceclFloat32, ceclFloat64};

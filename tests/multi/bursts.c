@@ -16,7 +16,7 @@ static ceclComm_t home; /* communicator of all ranks, used only to allocate memo
 uint64_t bursts_own;
 const struct bursts_hooks *bursts_hooks;
 struct burst_call burst[BURST_CALLS];
-/* Banks for each kind of memory except the pool. No two buffers of a burst use the same part. */
+/* BANKS banks, of PARTS parts, of each kind of memory except the pool. No two buffers of a burst use the same part. */
 static struct memory banks[MEMORY_KINDS][BANKS];
 static unsigned char *host; /* [random_room()] */
 

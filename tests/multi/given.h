@@ -15,7 +15,7 @@ extern enum given_mode given_mode;
 void given_open(enum given_mode how, size_t bytes);
 void given_close(void);
 
-/* A call on `bytes` bytes (a multiple of the ranks' number) at `at`; its input; a check of every byte of both. */
+/* Calls on `bytes` bytes, a multiple of the ranks' number, at `at`. given_check checks every byte of input and result. */
 ceclResult_t given_call(enum given_role role, unsigned char *at, size_t bytes);
 void given_fill(enum given_role role, unsigned char *at, size_t bytes, uint64_t seed);
 void given_check(enum given_role role, const unsigned char *at, size_t bytes, uint64_t seed);

@@ -1,8 +1,8 @@
 /* Random messages (ceclSend and ceclRecv) on the communicators of teams.h.
  *
  * A mail is a list of messages on one communicator; all ranks draw the same list. Sent one by one in this order, the
- * messages do not deadlock. So a rank may divide its own messages into groups in any way that keeps the order. Each
- * rank draws the memory of its own buffers. Tests check every byte that a message may write, and the bytes around. */
+ * messages do not deadlock. So a rank may divide its own messages into groups in any way that keeps the order. Each rank
+ * draws the memory of its own buffers. Tests check every byte that a message may write, and the bytes around it. */
 #ifndef CECL_TEST_MAIL_H
 #define CECL_TEST_MAIL_H
 

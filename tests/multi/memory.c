@@ -134,7 +134,7 @@ static const struct memory_pieces host_pieces = {host_granule,    pieces_reserve
     X(cuMemUnmap) \
     X(cuMemSetAccess)
 
-/* cuda.h defines some names as macros for others, such as cuMemAlloc_v2; a field then has the other name. */
+/* cuda.h defines some names as macros, such as cuMemAlloc for cuMemAlloc_v2; fields get the latter names. */
 static struct {
 #define FIELD(name) __typeof__(name) *name;
     CALLS(FIELD)
@@ -240,7 +240,7 @@ static void gpu_piece_unmap(ceclComm_t comm, unsigned char *at, size_t bytes)
     TRY(cuMemUnmap, (CUdeviceptr)(uintptr_t)at, bytes);
 }
 
-/* Maps at least two pieces. A mapping keeps the memory of a handle that is released. */
+/* Maps at least two pieces. A mapping keeps its memory after the handle is released. */
 static void map_pieces(ceclComm_t comm, struct memory *m)
 {
     m->seam = gpu_granule(comm);

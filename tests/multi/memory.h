@@ -31,7 +31,7 @@ struct memory memory_new(ceclComm_t comm, enum memory_kind kind, size_t bytes);
  * the driver returns it again. Not for MEMORY_POOL. */
 void memory_renew(ceclComm_t comm, struct memory *memory, enum memory_kind kind);
 
-/* Frees memory that no work uses (zeroed: none). A failed communicator keeps its pool memory until it ends. */
+/* Frees memory that no work uses; no effect if zeroed. A failed communicator keeps its pool memory until it ends. */
 void memory_free(ceclComm_t comm, struct memory *memory);
 
 /* For the host device: a file of zeros, for a shared mapping; addresses without memory; a mapping at `at`, for reading and
@@ -49,7 +49,7 @@ struct memory_pieces {
     void (*unreserve)(ceclComm_t comm, unsigned char *at,
                       size_t bytes); /* frees what `reserve` returned: addresses without memory */
     uint64_t (*make)(ceclComm_t comm, size_t bytes);
-    void (*free)(ceclComm_t comm, uint64_t piece); /* a mapping keeps the memory */
+    void (*free)(ceclComm_t comm, uint64_t piece); /* memory that is mapped stays */
     void (*map)(ceclComm_t comm, unsigned char *at, uint64_t piece, size_t bytes);
     void (*unmap)(ceclComm_t comm, unsigned char *at, size_t bytes);
 };

@@ -14,7 +14,7 @@ static void random_kinds(ceclComm_t comm, enum kind last, uint64_t seed)
     }
 }
 
-/* Each direction has a row with one SM. In the last row one rank has few hardware queues, so all keep flags on the
+/* Push and pull each have a row with one SM. In the last row one rank has few hardware queues, so all keep flags on the
  * host. */
 static const struct {
     const char *name, *value;

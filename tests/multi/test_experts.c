@@ -8,7 +8,7 @@
 #define ROWS 12   /* at most, in a block */
 #define ROW 20    /* bytes, at most */
 #define SCALE 6   /* bytes of a row's scales, at most */
-#define ALIGN 8   /* in rows: an expert's room is a multiple of at most this */
+#define ALIGN 8   /* rows; the largest align: an expert's room is a multiple of it */
 #define BLOCKS (RANKS * EXPERTS)
 
 /* [0]: what a rank sends; [1]: what its experts receive; [2]: what comes back. */

@@ -162,7 +162,7 @@ TEST_BETWEEN(a_group_that_is_only_explained_enqueues_nothing, set_up, tear_down)
     ceclExplanation_t e;
     memset(host, 0x33, room);
     multi_put(comm, recv_buffer, host, room);
-    if (multi_rank == 0) { /* other ranks may have other options */
+    if (multi_rank == 0) { /* no other rank has to take part */
         multi_ok(comm, ceclGroupStart());
         multi_ok(comm, ceclAllGatherv(send_buffer, counts[multi_rank], recv_buffer, counts, NULL,
                                       ceclInt8, comm, NULL));

@@ -222,7 +222,7 @@ static void go_on(int windows)
     }
 }
 
-/* i = 1: small calls, which count their runs if captured. i = 2: urgent calls, with a path of their own if not. */
+/* i = 1: small calls, which count their runs if captured. i = 2: urgent calls, which if captured take the usual path. */
 TEST(graphs_and_eager_calls_go_on_in_any_order)
 {
     const char *given = getenv("CECL_TEST_CALLS");

@@ -202,8 +202,8 @@ static void show_phase(uint32_t j)
     atomic_store((_Atomic uint32_t *)word, cecl_turns_word(j, 3, 1));
 }
 
-/* A call begins with a wait for the last phase of the peers' previous call. If a peer does not end its call, a rank
- * whose graph waits for that names the peer; other ranks are not affected. */
+/* A call begins with a wait for the last phase of the peers' previous call. If a peer does not end its call, a rank whose
+ * graph waits for that call's end names the peer; other ranks are not affected. */
 TEST_THAT_FAILS(a_peer_that_does_not_end_its_call_keeps_only_graphs_waiting)
 {
     graph = captured(1);

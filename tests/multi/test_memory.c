@@ -1,5 +1,5 @@
-/* Memory that is replaced at the same address while plans are kept, or freed while calls are pending, for which CUDA's
- * function waits. test_mixed.c has random calls on memory of all kinds. */
+/* Memory that is replaced at the same address while plans are kept, or freed while calls are pending, for which CUDA then
+ * waits. test_mixed.c has random calls on memory of all kinds. */
 #include <pthread.h>
 
 #include "held.h"
@@ -46,7 +46,7 @@ TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
         if (round == rounds / 5) /* one-time setup is complete */
             held = held_now();
     }
-    held.descriptors += SLACK; /* private memory has none, and was on other ranks then */
+    held.descriptors += SLACK; /* other ranks had private memory, which has none, then */
     held_no_more(&held);
     for (int i = 0; i < CALLS; i++) {
         free(slots[i].want);

@@ -66,7 +66,7 @@ static void leave(ceclComm_t comm)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* Rank 0 has tried to shrink together with a rank that has left. Then all others exclude that rank at their first try. */
+/* Only rank 0 has tried to shrink with a rank that left. Others, which exclude that rank, must not get rank 0's error. */
 TEST(who_excludes_the_missing_rank_is_not_told_of_it)
 {
     ceclComm_t comm = joined(CECL_UNDEF), rest = NULL;

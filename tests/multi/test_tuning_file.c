@@ -95,7 +95,7 @@ static double time_ahead(uint64_t late)
 TEST_BETWEEN(a_rank_ahead_waits_as_long_as_the_file_says, NULL, forget_tuning)
 {
     bool is_soon = false;
-    for (int try = 0; try < 4 && !is_soon; try++) /* a busy machine may be late */
+    for (int try = 0; try < 4 && !is_soon; try++) /* a busy machine may be slow */
         is_soon = multi_how_many(time_ahead(2) < AWAY_MS * 0.5e-3) == multi_nranks;
     assert_true(is_soon);
     multi_tuning("late.pending_ns * any 1000000000\nlate.pending_sum_ns * any 1000000000");

@@ -842,7 +842,7 @@ TEST_OF_RANKS_UNDER("strict", a_group_with_a_call_that_strict_refuses_carries_no
     return is && gather_in_a_group(r);
 }
 
-/* Until the thread's next call, ncclGetLastError returns the text of cecl's error, not NCCL's own last error. */
+/* Until the thread's next call, ncclGetLastError returns the text of cecl's error, followed by NCCL's own last error. */
 TEST_OF_RANKS_UNDER("all", the_last_error_is_in_the_words_of_who_failed, 2)
 {
     static const char nccls[] = "the stand-in's last error";

@@ -21,8 +21,8 @@
 /* Larger than a thread's stack and than malloc's mappings, smaller than a pool. */
 #define LARGE_BYTES (96ul << 20)
 
-/* Whether CUDA made the mapping: it reserves ranges of addresses without access rights, and maps into them. Their
- * number varies, so they do not count. */
+/* Whether CUDA made the mapping: it reserves ranges of addresses without access rights, and maps into them. The number of
+ * these mappings varies, so they do not count. */
 static bool is_of_cuda(const struct census_mapping *m)
 {
     const char *device = getenv("CECL_TEST_DEVICE");
