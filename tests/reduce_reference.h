@@ -1,5 +1,5 @@
-/* The correct result of a reduction, element by element, in plain loops. Integers follow their own rules. Floats are
- * computed step by step in the type in which they are accumulated, and rounded by reference_number.h. Call
+/* The correct result of a reduction, element by element, in plain loops. Sums and products of integers wrap around.
+ * Floats are computed step by step in the type in which they are accumulated, and rounded by reference_number.h. Call
  * reference_start first. */
 #ifndef CECL_TEST_REDUCE_REFERENCE_H
 #define CECL_TEST_REDUCE_REFERENCE_H

@@ -1,5 +1,5 @@
 /* The exhaustion suite: in one step of a communicator of three ranks, one rank is refused one request for memory, a
- * descriptor, a mapping, a thread or a connection. If the step needed the request, it must fail soon, with an error
+ * descriptor, a mapping, a thread or a connection. If the step needed the request, the step must fail soon, with an error
  * that names the cause, on all ranks where the manual says so. All resources must be given back, the step must succeed
  * when it is made again, and an all-gather after that must be right in every byte.
  *

@@ -256,7 +256,7 @@ static void end_one(struct run *runs, const struct options *options, struct tall
 {
     int status = 0;
     const pid_t ended = waitpid(-1, &status, 0);
-    if (ended > 0 && status != 0) { /* it failed itself: for a failed case it ends with 0 */
+    if (ended > 0 && status != 0) { /* its own failure: after a failed case it ends with 0 */
         fprintf(stderr, "the process that starts a case's ranks ended with status %#x\n",
                 (unsigned)status);
         tally->failed++;

@@ -230,7 +230,7 @@ static void put_from(int g)
                              (size_t)g * block, 3, comms[g], streams[g]));
 }
 
-/* GPU g waits for the blocks of all others, and gets the next GPU's block back. */
+/* GPU g waits for the blocks of all others, and gets the next GPU's block by ceclGet. */
 static void take_at(int g)
 {
     const int next = (g + 1) % gpus;

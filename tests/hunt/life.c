@@ -198,8 +198,8 @@ static uint32_t all_of(const _Atomic uint32_t *words)
     return all;
 }
 
-/* A failure must name a killed rank, with two exceptions: a rank revoked the communicator, or a group failed on
- * another communicator and the message names a rank of that one. */
+/* A failure must name a killed rank, with two exceptions: a rank revoked the communicator, or a group failed on another
+ * communicator and the message names a rank of that communicator. */
 static void check_is_named(const struct team *team, const struct hunt *hunt)
 {
     const char *words = ceclGetLastError(team->comm);

@@ -381,7 +381,7 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
     teams_come_late(&bursts_own, 8);
     make_puts(first, end);
     mail_ahead(first);
-    if (bursts_hooks) /* after mail_ahead: the hook can wait for streams, and peers for its messages */
+    if (bursts_hooks) /* after mail_ahead: the hook can wait for streams that need these messages */
         bursts_hooks->aside(first, end);
     if (grouped)
         multi_ok(NULL, ceclGroupStart());

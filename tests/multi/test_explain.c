@@ -1,5 +1,5 @@
 /* ceclExplain and ceclGroupExplain: what they report for each shape and option; that they enqueue and exchange nothing;
- * what they refuse. (test_bad_input.c tests that the call refuses the same with the same message.) */
+ * what they refuse. (test_bad_input.c tests that the calls refuse the same arguments with the same messages.) */
 #include "buffers.h"
 
 #define BLOCK 1000

@@ -63,7 +63,7 @@ struct standin_record {
 /* How many calls of `name` this process has made to the stand-in. */
 STANDIN_API size_t standin_calls(const char *name);
 
-/* Streams that can capture, each used by one thread; any other address is a stream that cannot. A launch waits. */
+/* Streams that can capture, each used by one thread; any other address cannot. Launches return when complete. */
 struct standin_graph;
 STANDIN_API cudaStream_t standin_stream(void);
 STANDIN_API void standin_stream_free(cudaStream_t stream);

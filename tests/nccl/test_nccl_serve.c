@@ -160,7 +160,7 @@ TEST_UNDER("all", the_death_of_a_rank_is_an_asynchronous_error)
     assert_true(run_processes(lose_rank_1, 3, NULL, NULL));
 }
 
-/* If one of the processes has few queues, all processes pass the calls that few queues make slow. */
+/* If one of the processes has few hardware queues, all processes pass the calls that few queues make slow. */
 #define ELEMENTS (2 << 20)
 static ncclResult_t reduce_large(const struct rank *r)
 {

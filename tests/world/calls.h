@@ -1,6 +1,6 @@
-/* The calls that the suites of faults and of refused requests disturb. Each rank makes them on a communicator of all
- * ranks, and checks every element of a result that is reported as valid. Inputs differ between attempts and between
- * ranks, so what an earlier attempt left is never right by chance. */
+/* The calls that the suites fault and exhaust disturb. Each rank makes them on a communicator of all ranks, and checks
+ * every element of a result that is reported as valid. Inputs differ between attempts and between ranks, so what an
+ * earlier attempt left is never right by chance. */
 #ifndef CECL_TESTS_WORLD_CALLS_H
 #define CECL_TESTS_WORLD_CALLS_H
 
