@@ -103,8 +103,8 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
 /* Sends `fd` to the peers in other processes and receives theirs. fds[r] is a copy of rank r's descriptor, or, for a
  * rank of this process, that descriptor itself. So a rank keeps its own descriptor open until all have agreed that they
- * are done (cecl_mesh_agree). But a rank that fails closes it earlier, and the number may then name another file: after
- * each use ask cecl_mesh_fd_is_gone. On failure no copy is left open. Collective. */
+ * are done (cecl_mesh_agree). But a rank that fails may close it earlier, and its number may then name another file:
+ * after each use ask cecl_mesh_fd_is_gone. On failure no copy is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 bool cecl_mesh_fd_is_gone(const struct cecl_mesh *mesh, int peer);
 /* cecl_mesh_close_fd closes this rank's own descriptor (-1: none), cecl_mesh_drop_fds the copies. Local. */

@@ -257,7 +257,7 @@ static ceclResult_t take_rest(struct cecl_mesh *mesh, int64_t deadline)
                                        cecl_rank_list_words(&list));
 }
 
-/* An ordinary user may have only so many descriptors under way, sent but not received, as one process may open (ulimit
+/* An ordinary user may have only as many descriptors under way, sent but not received, as one process may open (ulimit
  * -n). So ranks also receive while they send, and while they wait for others. */
 static ceclResult_t send_and_take(struct cecl_mesh *mesh, int fd)
 {

@@ -21,7 +21,7 @@
 
 #define RANKS_MAX 65536 /* limits the memory that a message can ask for; the API's limit is lower */
 #define LINGER_MS 1000  /* for how many ms the root still tells late ranks why the job failed */
-#define WORDS_MS 1000   /* how many ms sending that reason may take */
+#define WORDS_MS 1000   /* how many ms sending that reason, or another short message, may take */
 /* the root sends the list of missing ranks at most this many ms before the first rank gives up */
 #define MARGIN_MS 1000
 
@@ -289,7 +289,7 @@ static void put_off(struct root *root, int which)
     hang_up(&peer);
 }
 
-/* Drops the oldest caller if its time is over. Returns whether it was. */
+/* Drops the oldest caller if its time is over. Returns whether it has dropped one. */
 static bool push_out(struct root *root)
 {
     if (root->count == 0 || cecl_now_ms() - root->callers[0]->since < HEARD_MS)

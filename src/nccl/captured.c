@@ -19,7 +19,7 @@ struct part {
         *kept; /* the first call; kept->comm: its communicator, which this thread has entered */
     int count; /* number of the group's calls from `kept` on, on all communicators */
     int collectives;
-    bool may;     /* false: on this rank NCCL must make the collectives */
+    bool may;     /* false: this rank needs NCCL to make the collectives */
     bool decides; /* ranks must agree; false: all ranks pass the collectives to NCCL */
 };
 

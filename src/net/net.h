@@ -156,7 +156,7 @@ void cecl_net_fail(struct cecl_net *net, const char *words);
  * the error. */
 void cecl_net_await_news(const struct cecl_net *net, int64_t since);
 /* Ends NCCL's communicator, the thread and the line. Returns false, and all three stay, if NCCL's does not end in time.
- * is_held  graphs hold calls. NCCL's communicator would end only after the graphs, so it stays */
+ * is_held  graphs hold calls. NCCL's would end only after the graphs, so it stays. After a failure: false, all stay */
 bool cecl_net_shut(struct cecl_net *net, bool is_held);
 
 #endif

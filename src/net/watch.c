@@ -1,5 +1,5 @@
 /* The thread that notices failures of a communicator over several hosts, and ends NCCL's communicator; see net.h.
- * NCCL's abort may wait for the GPU. So only this thread aborts; other threads wait for this one, with a time limit. */
+ * NCCL's abort may wait for the GPU. So this thread aborts, if it was started; others wait for it, with a time limit. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -163,7 +163,7 @@ static inline void cecl_call_let_go(const struct cecl_call *call)
 }
 
 /* -- describe.c: describes a call of this rank as rank `rank` makes it, as far as this rank knows. Blocks between this
- * rank and `rank` are correct. If the call has a layout, blocks between other ranks are unknown.
+ * rank and `rank` are correct. If each rank has its own layout, all other blocks are unknown.
  *
  * outside  what cecl_call_is_outside returns on that rank
  * send_at  [nranks] where each rank has its block for this rank; used with CECL_FAMILY_OWN_LAYOUT,

@@ -33,7 +33,7 @@ static inline uint32_t cecl_facts_words(const struct cecl_facts *facts)
 
 struct cecl_facts cecl_facts_of(const struct cecl_call *calls, uint32_t ncalls);
 
-/* Returns the name of the facts' call or group. `out`: room for a name. */
+/* Returns the name of the facts' call or group. The name of a group is written to `out`. */
 #define CECL_FACTS_NAME 64
 const char *cecl_facts_name(const struct cecl_facts *facts, char out[CECL_FACTS_NAME]);
 
