@@ -255,8 +255,8 @@ static bool is_decided(const struct cecl_places *places, uint64_t call,
     return word >> 1 == call;
 }
 
-/* A guess, when the missing ranks will come. SOON: all of them have published the call before the group. BEHIND: one of
- * them has not. NEVER: this thread makes, or may make, the calls of one of them. Loads are relaxed, because after a
+/* A guess at when the missing ranks will come. SOON: all of them have published the call before the group. BEHIND: one
+ * of them has not. NEVER: this thread makes, or may make, the calls of one of them. Loads are relaxed, because after a
  * wrong guess this rank only waits in vain, or decides LATE too early. */
 enum missing { SOON, BEHIND, NEVER };
 
@@ -310,7 +310,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = unspent(places); /* `spent` may exceed this if the thread did not run */
+    const uint64_t most = unspent(places); /* `spent` is more if this rank cannot run or decide */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;

@@ -183,7 +183,8 @@ void cecl_registry_made(struct cecl_registry *registry);
  * and the worker has other work. The error of a failed import is kept for the call that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
 /* Closes those dropped imports of all this process's communicators on this GPU that no call uses, if the GPU's work
- * ends within 1 ms. Threads of the program call this where they wait for the GPU, or free memory. */
+ * ends within 1 ms. Without dropped imports, waits for nothing. Threads of the program call this where they wait for
+ * the GPU, or free memory. */
 void cecl_registry_close_dropped(struct cecl_registry *registry);
 
 #endif

@@ -100,8 +100,8 @@ static inline bool addresses_overlap(struct addresses a, struct addresses b)
 }
 
 /* CUDA puts several small allocations into one block of this size. While an import from a former block is open, CUDA
- * may refuse to open memory of a new block at the same addresses. Two imports in one such range of addresses may be of
- * one block, or of a former and a new one. */
+ * may refuse to open memory of a new block at the same addresses. Two imports in one aligned range of this size may be
+ * of one block, or of a former and a new one. */
 #define REGISTRY_BLOCK_BYTES UINT64_C(0x200000)
 /* The addresses of all blocks that a range touches. */
 static inline struct addresses addresses_of_blocks(struct addresses range)

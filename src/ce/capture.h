@@ -25,9 +25,9 @@
 
 #include "plan/plan.h"
 
-/* Makes `plan` the plan of a captured call. Keeps the plan's steps if one kernel carries out the whole call, because
- * the kernel itself counts captured calls: for a small call and, if `meets` (as in struct cecl_device), for a reduction
- * between two barriers. All ranks decide alike. Frees the plan on failure.
+/* Makes `plan` the plan of a captured call. Keeps the plan's steps if one kernel carries out the whole call and counts
+ * captured calls itself: for a small call and, if `meets` (as in struct cecl_device), for a reduction between two
+ * barriers (cecl_fuses_all). All ranks decide alike. Frees the plan on failure.
  *
  * number  the call's number among the communicator's captured calls, equal on all ranks and not 0; 0 for
  *         copies within this rank */

@@ -14,15 +14,16 @@ struct cecl_bound;
 struct cecl_told {
     bool inputs_readable, late; /* as in struct cecl_means; equal on all ranks */
     uint64_t earlier;           /* as in struct cecl_part */
-    /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. An entry is empty if that rank came later than
-     * this one, or if no peer touches the buffer. nbuffers 0: nothing was told, because no rank touches another's
-     * buffers */
+    /* [ncalls][nranks][2] where sendbuff and recvbuff lie on each rank. An entry is empty for this rank itself, for a
+     * rank that came later, and if no peer touches the buffer. nbuffers 0: nothing was told, because no rank touches
+     * another's buffers */
     struct cecl_peer_buffer *buffers;
     size_t nbuffers;
     /* [ncalls][nranks] as in struct cecl_part; nsend_at 0: no call needs this array */
     uint64_t *send_at;
     size_t nsend_at;
-    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: all ranks are outside, or none is */
+    /* [ncalls][cecl_outside_words] as in struct cecl_part; noutside 0: in each call all ranks are outside, or none is,
+     * as far as this rank knows */
     uint64_t *outside;
     size_t noutside;
 };

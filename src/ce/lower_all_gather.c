@@ -23,8 +23,7 @@
  *
  * In a call with three barriers, barrier 2 says "my block is with you: return it". In a late call, the later one of two
  * ranks makes both copies between them, in stream order: the block to the receiver, then the piece back to the owner
- * (route.c). A late call has the same barriers whether the later rank is in place or not, so its peers need not know
- * which. */
+ * (route.c). A late call has the same barriers whether the later rank is in place or not, so peers need not know. */
 #include "ce/lowering.h"
 
 static uint64_t bytes_from(const struct cecl_part *part, int rank)

@@ -32,7 +32,7 @@
  * The streams of these lanes belong to the communicator and outlive plans. A GPU may run several streams through one
  * hardware queue, in the order of issue, so a lane could wait behind a caller's stream. To avoid this, lanes have
  * streams of the highest priority, which a caller's stream rarely has. The waits for peers in the caller's stream are
- * issued after the work of all lanes, so no lane waits behind them. */
+ * issued after the work of all lanes, so no lane of the group waits behind them. */
 #include "ce/messages.h"
 #include "flags/turns.h"
 

@@ -7,7 +7,7 @@
 #include "util/fds.h"
 
 #define RELEASE_BATCH 64 /* the most words that cuda_words_release writes in one batch */
-/* A write that takes longer counts as held up. Usually it takes microseconds or, on a shared GPU, a few time slices. */
+/* A write that takes longer counts as held up. Most take microseconds or, on a shared GPU, a few time slices. */
 #define HELD_UP_MS 200
 #define LAND_MS 2000 /* how long to wait for words that are written after a copy */
 /* for how many ns a stream is queried without pauses; how many us each pause after that lasts */

@@ -236,7 +236,7 @@ struct cecl_device_ops {
      *
      * ceclInProgress: `go_on` has ended the wait. After any other error it is unknown whether the work is done, for
      * example because a stream captures. On CUDA this call invalidates another thread's capture if the capturing stream
-     * is non-blocking and none of stream_create's. So only threads of the program call it, and only to close memory. */
+     * is non-blocking and not made by `dev`. So only threads of the program call it, and only to close memory. */
     ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
     /* Refuses a stream that was destroyed or belongs to another device, and a capture that is broken. Enqueues nothing.
      *

@@ -41,7 +41,7 @@ struct cecl_counter {
     uint8_t replay; /* enum cecl_replay */
     /* the value for +k is unit * (the counter's epoch + k), modulo 2^32 */
     uint32_t unit;
-    /* Not 0: the counter has several slots. Each slot has its own such words, this many bytes after the previous
+    /* Not 0: the counter has several slots. Each slot has words of its own, this many bytes after the previous
      * slot's. The caller of cecl_cells_fill gives the slot as given[k - 1] and the value as given[k]. */
     uint32_t slot_bytes;
     /* [CECL_FLAG_VALUES] the table from which a copy engine copies values. NULL: a stream or a kernel

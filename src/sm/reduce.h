@@ -47,8 +47,7 @@ struct cecl_reduction {
     ceclDataType_t type;
     ceclRedOp_t op;
     bool widens; /* dst holds fp32 numbers; only for sums and averages of fp16 and bf16 */
-    /* For ceclAvg: the number of ranks, by which the sum is divided; 0 or 1: not divided. Other operations ignore
-     * it. */
+    /* For ceclAvg only: the number of ranks, by which the sum is divided; 0 or 1: not divided */
     uint32_t divisor;
     uint8_t kernel; /* CUDA: enum cecl_reduce_kernel */
     /* CUDA: [nalso] further places, usually at peers, where the result is written; read during the call. */

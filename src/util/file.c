@@ -86,7 +86,7 @@ void cecl_writing_end(const struct cecl_writing *writing)
     errno = error;
 }
 
-/* Whether a failed write may be tried again: after a signal, or once a full pipe has room. Waits for it until
+/* Whether a failed write may be tried again: after a signal, or once a full pipe has room. Waits for room until
  * `deadline`. */
 static bool may_go_on(int fd, int64_t deadline)
 {
