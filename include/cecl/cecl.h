@@ -312,8 +312,8 @@ typedef struct ceclConfig {
      * urgent.max_bytes). There they do not wait for copies between GPUs, such as another communicator's
      * prefetch, but they do wait for large copies to and from the host. The calls are still zero SM. The
      * data of these calls never goes through the host: calls that share a group with others, captured
-     * calls, calls with a direction chosen, calls of strided blocks, ceclAlltoAllv, and calls that are
-     * one kernel under CECL_SM_ALLOW. Default 0; CECL_URGENT. */
+     * calls, calls with a direction chosen, calls of strided blocks, ceclAlltoAllv and ceclAlltoAllvAt,
+     * messages, one-sided calls, and calls by kernels (CECL_SM_ALLOW). Default 0; CECL_URGENT. */
     int urgent;
 } ceclConfig_t;
 #define CECL_CONFIG_MAGIC 0xcec1c0deu
@@ -360,7 +360,7 @@ CECL_API const char *ceclGetLastError(ceclComm_t comm);
  *     serves for one communicator; ceclCommInitRankConfig says when it may be used again.
  * CECL_SOCKET_IFNAME names the network interface to listen on; default: loopback, which only ranks on
  * this host and in the same network namespace (container) can reach. Set the variable if ranks are on
- * several hosts: then also for ceclCommInitOob and ceclCommInitMpi, which make an id on rank 0.
+ * several hosts; for ceclCommInitOob and ceclCommInitMpi set it on rank 0, which then makes such an id.
  * Local. Threads: any. Ownership: the id is the caller's. Listening ends when the communicator is
  * made or has failed, when no rank has come within CECL_INIT_TIMEOUT_MS, or with this process.
  * Errors: ceclInvalidArgument (NULL; a bad CECL_INIT_TIMEOUT_MS), ceclSystemError (no interface, no
@@ -758,8 +758,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommGetDeviceComm(ceclComm_t comm, ceclDe
  *   - memory of a peer that is used for the first time: until this rank has opened it.
  *   - a peer that is 8192 calls behind (fewer among more than 7 ranks): until its next call.
  *   - the peers' threads in ceclAlltoAllv, and under CECL_CHECK=1.
- *   - its own GPU, for at most 5 s, if the rank still has open more than 256 MiB that peers freed.
- * A wait without a time in this list ends at the timeout; then the communicator fails. */
+ *   - its own GPU, for at most 5 s, if this process still has open more than 256 MiB that peers freed.
+ * The timeout bounds each wait for which this list gives no time: after it, the communicator fails. */
 
 /* Gathers `sendcount` elements from every rank into `recvbuff`, in rank order, on copy engines.
  *
@@ -1135,7 +1135,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Groups: between ceclGroupStart and ceclGroupEnd messages run at the same time; their order only says
  * which send meets which receive. A message waits only until both of its ranks have reached their groups.
  * The other calls of these two groups may differ. If a group also has collectives, messages come after
- * them. Messages may overlap in memory, but bytes that one receives and another one uses are undefined.
+ * them. Messages of a group may overlap in memory, but bytes that one receives and another uses are
+ * undefined.
  * Bytes: if the two ranks give different numbers of bytes, no byte of the message moves, and the
  * communicator fails. The rank that comes second gets ceclInvalidUsage, the other ranks an asynchronous
  * error. The error text names both ranks and both numbers of bytes. As in NCCL, types are not compared.
@@ -1154,9 +1155,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclScatter(const void *sendbuff, void *recvb
  * Errors, nothing enqueued: ceclInvalidArgument (sendbuff NULL or in no memory of the device, or past the
  * end of its allocation; unknown datatype; a peer that is no rank; a stream as in ceclAllGather),
  * ceclInvalidUsage (symmetric memory as in ceclAllGather; too many messages in a group; unequal numbers
- * or bytes of sends and receives of this rank to itself; in a communicator of one rank any message under
- * CECL_SM_NEVER; more than 64 ranks), ceclTimeout (the peer was too far behind: the communicator has
- * failed). */
+ * or bytes of sends and receives of this rank to itself; in a communicator of one rank a message that
+ * has bytes, under CECL_SM_NEVER; more than 64 ranks), ceclTimeout (the peer was too far behind: the
+ * communicator has failed). */
 CECL_API CECL_CHECKED ceclResult_t ceclSend(const void *sendbuff, size_t count,
                                             ceclDataType_t datatype, int peer, ceclComm_t comm,
                                             ceclStream_t stream);
@@ -1250,8 +1251,7 @@ typedef struct {
  *
  * No kernel packs rows: copy engines move the rows of tiles to staging, as ceclAlltoAllStrided does, and
  * a kernel for each chunk reduces them there, however many tiles the call has. (Copies of a rank's own
- * tiles within its GPU take SMs.) Results have the same bits as with
- * ceclReduceScatter.
+ * tiles within its GPU take SMs.) Results have the same bits as with ceclReduceScatter.
  * sendbuff  a matrix; read as `tiles` says.
  * recvbuff  [count * rows * width] elements: this rank's tiles, one after the other, each without gaps.
  *           Must not overlap the part of sendbuff that is read.
@@ -1347,10 +1347,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclGroupStart(void);
  * ceclRecv) run after the group's collectives. The peer may make its part of a message in another group
  * or outside of groups, but only after it has made this group's collectives: otherwise the two ranks wait
  * for each other until the timeout. If communicators share a stream, all calls of the communicator whose
- * first call comes earlier in the group run first; all ranks must have the same order of communicators.
- * The host waits as in collectives,
- * but once for all calls on a communicator. It also waits for ranks that join, and for allocations that
- * grow the pool. One thread may make the calls of several ranks in one group; none of these ranks is then late.
+ * first call comes earlier in the group run first (communicators over several hosts come last); all ranks
+ * must have the same order of communicators. The host waits as in collectives, but once for all calls on
+ * a communicator. It also waits for ranks that join, and for allocations that grow the pool. One thread
+ * may make the calls of several ranks in one group; none of these ranks is then late.
  * Threads: the one that began the group; one call at a time on each communicator in it. Ownership:
  * as in the calls.
  * Errors, after which no call is enqueued: the error of the first call that is refused. If an error

@@ -32,7 +32,7 @@ static ceclResult_t check_nranks(int nranks)
                            CECL_MAX_RANKS);
 }
 
-/* Checks all arguments but `nranks`. After an error this rank still joins, so that its peers learn the error. */
+/* Checks `comm`, `rank` and `config`. After an error a rank that has peers still joins, to tell them the error. */
 static ceclResult_t check_rest(const ceclComm_t *comm, int nranks, int rank,
                                const ceclConfig_t *config, struct cecl_resolved *resolved)
 {

@@ -17,7 +17,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ceclComm_t first;
 
-/* Whether this process may say goodbye for the communicator. A forked child may not say it for its parent. */
+/* Whether this process may say goodbye for the communicator; a forked child may not. Takes no lock. */
 static bool is_healthy(ceclComm_t comm)
 {
     return comm->process == cecl_fork_process() &&

@@ -1,5 +1,6 @@
 /* One look of the watchdog. Three functions, find_..., find for each kind of wait which ranks are late and since when.
- * Code for all kinds then publishes the late ranks and, if a wait took too long, fails the communicator. */
+ * Code for all kinds then publishes the late ranks, and fails the communicator if a wait takes too long, or is for a
+ * rank that has left. */
 #include "comm/comm.h"
 
 #include <stdio.h>

@@ -13,11 +13,10 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define REST_MS 500 /* the longest time between two looks for messages and questions */
+#define REST_MS 500 /* the longest time between two looks for notices and questions */
 #define END_MS 10000
 
-/* Carries out one notice of a peer about the peer's memory: only one, because the worker answers questions between
- * messages. */
+/* Carries out one notice of a peer about the peer's memory. Not more, because between notices the worker answers. */
 static void take_message(ceclComm_t comm)
 {
     bool any;

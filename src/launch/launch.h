@@ -6,7 +6,7 @@
  * a bounce buffer, another window, or a layout from peers, a new description is derived from the first one.
  *
  * A launch comes from its communicator's store (store.c) and goes back to it. But most launches for which a program was
- * made are kept (plan.c): a later launch with equal calls runs the kept launch's program. */
+ * made are kept (plan.c). A later launch with an equal key (calls, and what ranks told) runs that program. */
 #ifndef CECL_LAUNCH_LAUNCH_H
 #define CECL_LAUNCH_LAUNCH_H
 

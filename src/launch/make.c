@@ -165,8 +165,8 @@ static ceclResult_t run_carried(struct cecl_launch *list)
     return ceclSuccess;
 }
 
-/* Enqueues a launch. On all ranks collectives come before messages in the list. Otherwise rank A could wait in a
- * message for rank B, and B in a collective for A: they may have the message in different groups. */
+/* Enqueues a launch. On all ranks a communicator's collectives come before its messages in the list. Otherwise rank A
+ * could wait in a message for rank B, and B in a collective for A: they may have the message in different groups. */
 static ceclResult_t issue_launch(struct cecl_launches *all, struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

@@ -56,7 +56,7 @@ static ceclResult_t check_signal(ceclComm_t comm, int signal)
 /* at most this many awaited signals may be missing, because words are compared modulo 2^32 */
 #define AHEAD_MOST (1u << 30)
 
-/* Several entries of `waits` may await one signal, so their counts are added up, in `sum` [in, out]. */
+/* Several entries of `waits` may await one signal, so `sum` [in, out] adds up the counts of all entries so far. */
 static ceclResult_t check_count(ceclComm_t comm, const ceclSignalWait_t *wait, int i, uint64_t *sum)
 {
     const struct cecl_flags *flags = &comm->engine.flags;

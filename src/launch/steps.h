@@ -106,7 +106,7 @@ void cecl_kept_checked(struct cecl_launch *launch);
 /* Makes the checks that need all calls of the launch. */
 ceclResult_t cecl_by_nccl_check(const struct cecl_launch *launch);
 /* Makes the group's calls on communicators over several hosts, after all other calls of the group. If another call of
- * the group has failed, these communicators fail too, because peers have made their calls there and wait. */
+ * the group has failed, these communicators fail too, because peers make their calls on them and wait. */
 struct cecl_launches;
 void cecl_by_nccl_run(struct cecl_launches *all);
 void cecl_by_nccl_explain(const struct cecl_launch *launch, ceclExplanation_t *explanation);

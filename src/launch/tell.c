@@ -117,7 +117,7 @@ static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, 
                      from, to, bytes, at, buffer, owner, room, cecl_comm_hint(comm));
 }
 
-/* Checks that blocks lie within the peer's buffers. They do not if the counts of the two ranks do not match.
+/* Checks that blocks lie within the peer's buffers. They may not, if the counts of the two ranks do not match.
  * `fetched_at`: where the block for this rank lies in the peer's sendbuff, if this rank fetches it; otherwise NULL. */
 static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, int peer,
                                  const struct cecl_place_record *record, const uint64_t *fetched_at)
