@@ -47,8 +47,8 @@ ceclResult_t host_standard_open(struct host_device *host);
 void host_streams_end(struct host_device *host);
 
 /* Reading /proc/self/maps, the list of this process's mappings. Linux 6.11 and later answer questions about single
- * mappings; there cecl asks only for the mappings that it needs. Every call on memory outside the pool reads the mappings
- * of its buffers, so these functions allocate nothing. */
+ * mappings; there cecl asks only for the mappings that it needs. Every call on memory outside the pool reads the
+ * mappings of its buffers, so these functions allocate nothing. */
 
 /* A line of the file. If parts of a mapping differ, for example in access rights, the kernel makes a line of each; it
  * joins equal neighbours. */
