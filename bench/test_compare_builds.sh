@@ -29,6 +29,7 @@ echo "{\"rows\": [\$(row false \$us)\$in_place]}" >"\$file"
 END
     chmod +x "$dir/$name/bench/cecl_perf"
 }
+# A launcher that drops "-n RANKS" and runs the rest of its arguments.
 printf '#!/bin/sh\nshift 2\nexec "$@"\n' >"$dir/launch"
 chmod +x "$dir/launch"
 

@@ -169,7 +169,7 @@ class SymmetricMemory:
         return binding.SIGNALS - _SIGNALS + channel
 
     def barrier(self, channel=0, timeout_ms=0):  # pylint: disable=unused-argument; the group's timeout holds
-        """Makes later work of the current stream wait for the earlier work of all ranks' streams. On the CPU the host waits."""
+        """Later work of the current stream waits for earlier work of all ranks' current streams. On the CPU the host waits."""
         self._signal("barrier", channel)
         self._memory._enqueue("ceclBarrier")
 

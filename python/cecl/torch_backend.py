@@ -212,9 +212,9 @@ class ProcessGroupCecl(dist.ProcessGroup):
         return found
 
     def _run(self, name, tensors, results, call, dense=True, async_op=True):
-        """Enqueues call(communicator, stream) on the device of `tensors`, and returns its work. Checks the tensors, unless
-        `dense` is None, and keeps them until the call is done. Without async_op, a GPU call goes to the current stream and
-        returns None, unless a group of calls has begun."""
+        """Enqueues call(communicator, stream) on the device of `tensors`. Returns its work; None without async_op, or if a
+        group of calls has begun. Checks the tensors, unless `dense` is None, and keeps them until the call is done. Without
+        async_op and outside a group, a GPU call goes to the current stream."""
         for number, tensor in enumerate(tensors if dense is not None else ()):
             check(f"{name}: tensor {number}", tensor, dense)
             if tensor.device != tensors[0].device:
