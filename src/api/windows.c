@@ -136,7 +136,7 @@ static ceclResult_t open_part(ceclWindow_t window, int rank, uint64_t posted)
 }
 
 /* The error of a failed import. If the communicator has failed, returns its error. If the worker could not carry out a
- * peer's notice, fails the communicator, because no call can use new memory of that peer any more. */
+ * peer's message, fails the communicator, because no call can use new memory of that peer any more. */
 static ceclResult_t cause_of(ceclComm_t comm, ceclResult_t result)
 {
     CECL_TRY(cecl_comm_async(comm));

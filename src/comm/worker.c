@@ -13,10 +13,10 @@
 #include "util/clock.h"
 #include "util/thread.h"
 
-#define REST_MS 500 /* the longest time between two looks for notices and questions */
+#define REST_MS 500 /* the longest time between two looks for messages and questions */
 #define END_MS 10000
 
-/* Carries out one notice of a peer about the peer's memory. Not more, because between notices the worker answers. */
+/* Carries out only one message of a peer about its memory, because the worker answers questions between messages. */
 static void take_message(ceclComm_t comm)
 {
     bool any;
@@ -54,7 +54,7 @@ static void *work(void *argument)
     cecl_thread_name("cecl-worker");
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
-        /* after a failure nobody reads notices, so a wait that also ends when a notice has come would end at once */
+        /* after a failure nobody reads messages, so a wait that also ends when a message is there would end at once */
         const bool comes = cecl_mesh_await(comm->mesh, !failed, REST_MS);
         answer(comm);
         if (comes)
