@@ -84,7 +84,7 @@ static void check_blame(struct life *life, const char *words)
         life_fail(life, "the message does not name rank %d: %s", life->c->faulty, words);
 }
 
-/* Whether the call may fail and leave its communicator usable. */
+/* Whether the call may fail and leave its communicator usable. A split may, even after ranks have agreed on it. */
 static bool leaves_usable(const struct life *life)
 {
     const bool meets = life->op == ALLOCATE || life->op == PUTS;
@@ -167,7 +167,7 @@ static void new_one_works(struct life *life, ceclComm_t comm)
     life_prove(life, comm, members, count);
 }
 
-/* Waits until all survivors exclude the faulty rank: ranks that shrink with different lists refuse each other. */
+/* Waits for all ranks that stay. If one still shrank with another list, it and the others would refuse each other. */
 static void meet_left(struct life *life, int count)
 {
     struct meeting *meeting = life->meeting;

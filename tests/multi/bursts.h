@@ -10,7 +10,7 @@
 
 #define BURST_CALLS 8
 
-/* A call, with its memory in its communicator's pool. */
+/* A call; `send` and `recv`: memory in its communicator's pool, in which its buffers may lie. */
 struct burst_call {
     struct random_slot random;
     const struct team *team;

@@ -31,8 +31,8 @@ ceclComm_t multi_comm_under(const char *name, const char *value, const ceclConfi
     } \
     static void name##_with(void **state, ceclComm_t comm)
 #define TEST_WITH_COMM(name) TEST_WITH(multi_comm(NULL), name)
-/* Collective. Sets the time limit of waits for calls on `comm`. Call it after all that may take longer than `ms` on a
- * busy machine. */
+/* Collective. Sets the time limit of waits for calls on `comm`, also of those that have begun. Call it after all that
+ * may take longer than `ms` on a busy machine. */
 void multi_limit(ceclComm_t comm, int ms);
 /* Broadcasts rank 0's bytes to all ranks; NULL: MPI does it. Tests whose ranks die run without MPI and set this. */
 extern void (*multi_spread)(void *bytes, size_t count);

@@ -69,7 +69,7 @@ static ceclResult_t make(enum difference difference, int index)
                                          : reduce(count, ceclSum);
 }
 
-/* Words of the error on every rank. "%d": the odd rank. In an all-to-all some ranks do not know which rank is odd. */
+/* Words of the error on every rank. "%d": the odd rank. */
 static const char *const words_of[DIFFERENCES][3] = {
     [OTHER_COUNT] = {"ceclAllReduce, call 6 of this communicator: ranks differ in count: ",
                      "90 on rank ", "89 on rank %d"},

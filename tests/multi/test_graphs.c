@@ -186,7 +186,7 @@ static void close_arena(void)
     multi_ok(NULL, ceclCommDestroy(a.comm));
 }
 
-/* Until the next check, each graph stays on one stream, because a program must not use its buffers on two streams. */
+/* Until the next check, each graph stays on one stream: its buffers must not be in use on two streams at once. */
 static void launch_one(struct launch *l, int g, ceclStream_t stream)
 {
     l->calls = a.calls[g];

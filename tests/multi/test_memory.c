@@ -46,7 +46,7 @@ TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
         if (round == rounds / 5) /* one-time setup is complete */
             held = held_now();
     }
-    held.descriptors += SLACK; /* other ranks had private memory, which has none, then */
+    held.descriptors += SLACK; /* at the first count, peers had private memory, which has none */
     held_no_more(&held);
     for (int i = 0; i < CALLS; i++) {
         free(slots[i].want);

@@ -746,7 +746,7 @@ TEST_UNDER("all", messages_may_be_in_groups_of_any_shapes)
             at_once[1] = shapes[i][1];
             assert_true(run_ranks(nranks, exchange_in_groups));
         }
-    assert_int_equal(calls_of("ncclSend") + calls_of("ncclRecv"), passed); /* nor empty ones */
+    assert_int_equal(calls_of("ncclSend") + calls_of("ncclRecv"), passed); /* not even empty ones */
 }
 
 /* Benchmarks repeat one call in a group. */

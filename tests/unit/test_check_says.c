@@ -1,4 +1,4 @@
-/* What is said when ranks compare calls, on the host device. Under CECL_CHECK=1 a process says in one line that GPUs
+/* What is said in exchanges about calls, on the host device. Under CECL_CHECK=1 a process says in one line that GPUs
  * would refuse a call's memory. If a rank with a failed communicator refuses a call, peers hear of the failure only. */
 #define RANKS 2
 #include "../with_cmocka.h"

@@ -1,4 +1,4 @@
-/* Explanations of calls of ranks that share a GPU. The host device pretends this GPU. */
+/* Explanations of calls of ranks that share a GPU, as ranks on the host device pretend to do here. */
 #include "../with_cmocka.h"
 
 #include <cecl/cecl.h>

@@ -65,8 +65,8 @@ static size_t drawn_count(const struct random_call *c, uint64_t *x, int from, in
     return none ? 0 : c->count;
 }
 
-/* Places blocks one after the other; where counts differ, mostly with gaps, and in an order that begins with any rank. A
- * block that is reduced has the same place on all ranks. */
+/* Places blocks one after the other; where counts differ, mostly with gaps, and in an order that begins with any rank.
+ * Blocks that are reduced together have the same place in recvbuff. */
 static void place_blocks(struct random_call *c, uint64_t *x)
 {
     c->dense = differ(c) && random_next(x) % 3 == 0;
