@@ -1,5 +1,5 @@
 /* Processes split or shrink a parent, in which their ranks differ from those in the child. One dies or revokes the
- * parent, at each of its system calls in turn. The others' errors must name only it, by its number in the parent. */
+ * parent, at many of its system calls in turn. The others' errors must name only it, by its number in the parent. */
 #include <limits.h>
 
 #include "../forked.h"
