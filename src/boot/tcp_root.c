@@ -415,11 +415,8 @@ static void let_ranks_in(struct root *root)
         attend(root, left < 0 || left > TICK_MS ? TICK_MS : left);
         if (cecl_ms_left(root->deadline) != 0 || all_came(root))
             continue;
-        if (root->failed != ceclSuccess)
-            return;
-        if (root->nranks > 0)
+        if (root->failed == ceclSuccess && root->nranks > 0)
             name_who_is_missing(root);
-        root->failed = ceclTimeout; /* even if no rank has ever joined */
         return;
     }
 }
