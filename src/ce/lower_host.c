@@ -57,7 +57,6 @@ ceclResult_t cecl_lower_host(const struct cecl_part *part, struct cecl_plan *pla
     send(part, plan);
     cecl_plan_wait_all(plan, CECL_LANE_MAIN, cecl_plan_signal_all(plan));
     take(part, plan);
-    cecl_plan_close_batch(plan);
     cecl_plan_say(plan, "urgent, through host memory");
     return ceclSuccess;
 }

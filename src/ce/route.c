@@ -113,7 +113,6 @@ static void take_before(struct route *route, uint32_t wave)
     while (route->more && route->wave < wave) {
         cecl_plan_on(route->out, CECL_LANE_MAIN);
         take_next(route);
-        cecl_plan_close_batch(route->out);
     }
 }
 
@@ -140,7 +139,6 @@ static void route_copies(struct route *route, const struct cecl_step *step)
     }
     if (kept && step->lane == CECL_LANE_MAIN && route->wave == step->phase && route->more)
         take_next(route);
-    cecl_plan_close_batch(route->out);
 }
 
 static void route_step(struct route *route, const struct cecl_step *step)

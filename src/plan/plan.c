@@ -35,17 +35,18 @@ static bool room(struct cecl_plan *plan, void *array, uint32_t used, uint32_t *c
     return !plan->failed;
 }
 
+void cecl_plan_close_batch(struct cecl_plan *plan)
+{
+    plan->open_batch = 0;
+}
+
 static void add_step(struct cecl_plan *plan, struct cecl_step step)
 {
+    cecl_plan_close_batch(plan);
     if (!room(plan, &plan->steps, plan->nsteps, &plan->steps_capacity, sizeof(step)))
         return;
     step.lane = plan->lane;
     plan->steps[plan->nsteps++] = step;
-}
-
-void cecl_plan_close_batch(struct cecl_plan *plan)
-{
-    plan->open_batch = 0;
 }
 
 void cecl_plan_next_wave(struct cecl_plan *plan)
@@ -56,7 +57,6 @@ void cecl_plan_next_wave(struct cecl_plan *plan)
 
 void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k)
 {
-    cecl_plan_close_batch(plan);
     add_step(plan,
              (struct cecl_step){
                  .kind = CECL_STEP_SIGNAL, .peer = (uint16_t)peer, .phase = k, .counter = counter});
@@ -64,7 +64,6 @@ void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_
 
 void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k)
 {
-    cecl_plan_close_batch(plan);
     add_step(plan,
              (struct cecl_step){
                  .kind = CECL_STEP_WAIT, .peer = (uint16_t)peer, .phase = k, .counter = counter});
@@ -109,7 +108,6 @@ static struct cecl_place place_of(const struct cecl_plan *plan, struct cecl_plac
 
 void cecl_plan_after(struct cecl_plan *plan, int lane)
 {
-    cecl_plan_close_batch(plan);
     add_step(plan, (struct cecl_step){.kind = CECL_STEP_AFTER, .first = (uint32_t)lane});
 }
 
@@ -120,14 +118,12 @@ void cecl_plan_after_other(struct cecl_plan *plan)
 
 void cecl_plan_splits(struct cecl_plan *plan, uint32_t which)
 {
-    cecl_plan_close_batch(plan);
     add_step(plan, (struct cecl_step){.kind = CECL_STEP_SPLITS, .first = which});
 }
 
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes)
 {
-    cecl_plan_close_batch(plan);
     add_step(plan,
              (struct cecl_step){.kind = CECL_STEP_REDUCE, .first = plan->nreductions, .count = 1});
     if (!room(plan, &plan->reductions, plan->nreductions, &plan->reductions_capacity,
@@ -174,7 +170,6 @@ void cecl_plan_copy_rows(struct cecl_plan *plan, const struct cecl_copy *copy)
 void cecl_plan_post(struct cecl_plan *plan, int peer, struct cecl_place slot, struct cecl_place src,
                     uint64_t bytes)
 {
-    cecl_plan_close_batch(plan);
     plan->phases[CECL_COUNTER_SLOTS] = 1;
     add_step(plan, (struct cecl_step){.kind = CECL_STEP_POST,
                                       .peer = (uint16_t)peer,

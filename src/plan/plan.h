@@ -181,7 +181,7 @@ void cecl_plan_after_other(struct cecl_plan *plan);
 /* Adds a step with one reduction, of nsrc places in the order of `src`. */
 void cecl_plan_reduce(struct cecl_plan *plan, struct cecl_place dst, const struct cecl_place *src,
                       uint32_t nsrc, uint64_t bytes);
-/* Adds a copy to the open batch. A signal, a wait, a barrier and cecl_plan_next_wave close the
+/* Adds a copy to the open batch. Every other step, cecl_plan_on and cecl_plan_next_wave close the
  * batch. */
 void cecl_plan_copy(struct cecl_plan *plan, struct cecl_place dst, struct cecl_place src,
                     uint64_t bytes);
