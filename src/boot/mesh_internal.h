@@ -86,8 +86,6 @@ struct cecl_mesh {
 
 /* mesh_rows.c: the size of all rows, in bytes, rounded up to whole pages. */
 size_t mesh_rows_bytes(int nranks);
-/* mesh_rows.c: wakes the peers that wait for this rank in an exchange. */
-void mesh_wake_waiters(struct cecl_mesh *mesh);
 /* mesh_rows.c: begin and end an exchange of descriptors. Between the two calls a rank takes what others send.
  * mesh_end_fds sends `fd` if `before` is ceclSuccess; otherwise it returns `before`. */
 void mesh_begin_fds(struct cecl_mesh *mesh, struct mesh_fds *fds, int *of);

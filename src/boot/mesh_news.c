@@ -8,13 +8,12 @@
 
 /* ---- telling */
 
-/* Wakes the peers' watchdogs, and the peers that wait for this rank. */
+/* Wakes the peers' watchdogs. */
 static void tell(struct cecl_mesh *mesh)
 {
     for (int r = 0; r < mesh->nranks; r++)
         if (r != mesh->rank)
             cecl_inbox_ring(mesh->bell, mesh->peers[r].invitation.at.name, MESH_BELL);
-    mesh_wake_waiters(mesh);
 }
 
 /* Copies the reason that a peer has written. Ends the text, because a broken peer may have written anything. */

@@ -42,11 +42,6 @@ static bool has_come(const struct cecl_mesh *mesh, int rank)
     return (int32_t)(atomic_load(&mesh->rows[rank].came) - mesh->sequence) >= 0;
 }
 
-void mesh_wake_waiters(struct cecl_mesh *mesh)
-{
-    syscall(SYS_futex, &mesh->rows[mesh->rank].came, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
 /* A late rank may itself wait for a third rank. Then its own wait ends soon, and it names the third rank. So this rank
  * listens a little longer. */
 static ceclResult_t listen_for_reason(struct cecl_mesh *mesh)
@@ -142,7 +137,8 @@ static ceclResult_t meet(struct cecl_mesh *mesh, const struct exchange *x)
     if (x->piece > 0)
         memcpy(slot->piece, x->send, x->piece);
     atomic_store(&mine->came, ++mesh->sequence);
-    mesh_wake_waiters(mesh);
+    /* wakes the peers that wait for this rank */
+    syscall(SYS_futex, &mine->came, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     return await_all(mesh, x);
 }
 
