@@ -167,7 +167,7 @@ static void new_one_works(struct life *life, ceclComm_t comm)
     life_prove(life, comm, members, count);
 }
 
-/* Waits for all ranks that stay. If one still shrank with another list, it and the others would refuse each other. */
+/* Waits for all ranks that stay: one that is still in a shrink with another list would be refused, and refuse the others. */
 static void meet_left(struct life *life, int count)
 {
     struct meeting *meeting = life->meeting;

@@ -115,7 +115,7 @@ int fault_case_maker(const struct fault_case *c)
     return (int)(c->seed / 3 % (uint32_t)c->nranks);
 }
 
-/* The end of a rank that has not connected to others is not seen, unless it made the id, which names its process. */
+/* Peers do not see the end of a rank that has not connected to them, unless it made the id, which names its process. */
 bool fault_case_is_seen(const struct fault_case *c)
 {
     if (c->op == JOIN && c->when != AFTER && c->faulty != fault_case_maker(c))

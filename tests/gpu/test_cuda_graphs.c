@@ -213,8 +213,8 @@ static size_t all_of(const size_t counts[32])
     return all;
 }
 
-/* Between two event nodes, an in-place gather, or a send and a receive, has a batch of memory operations, a copy to
- * the one peer, and another batch. */
+/* An in-place gather, or a send and a receive, has these nodes between two event nodes: a batch of memory operations, a
+ * copy to the one peer, and another batch. */
 TEST(each_call_has_the_nodes_that_its_plan_has)
 {
     static const size_t copies[] = {1, 2, 2, 1, 0, 1}, batches[] = {2, 3, 3, 2, 1, 2};

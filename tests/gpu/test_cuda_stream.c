@@ -188,7 +188,7 @@ TEST_WITH_KIT(check_takes_every_stream_of_the_device_and_enqueues_nothing)
     must(OPS(gpu[0])->stream_check(gpu[0], cudaStreamPerThread, NULL));
 }
 
-/* More streams than the table had room for at first. The last one is held, then the legacy stream's work stream. */
+/* More streams than the table had room for at first. A wait holds the last one, then the legacy stream's work stream. */
 TEST_WITH_KIT(drain_is_bounded_and_ends_with_the_last_stream)
 {
     enum { COUNT = 20 };
@@ -213,7 +213,7 @@ TEST_WITH_KIT(drain_is_bounded_and_ends_with_the_last_stream)
     must(OPS(gpu[0])->streams_drain(gpu[0], cecl_deadline(SOON_MS)));
 }
 
-/* A capturing stream cannot be queried. It must delay no other stream, and its error comes after the others are done. */
+/* A capturing stream cannot be queried. The drain must still await all other streams before it returns that error. */
 TEST_WITH_KIT(drain_beside_a_capturing_stream_is_refused_and_spoils_nothing)
 {
     must(wait_word(gpu[0], kit.stream, kit.flag, 1));

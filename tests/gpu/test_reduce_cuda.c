@@ -142,7 +142,7 @@ TEST(sums_that_widen_give_the_hosts_bits)
     }
 }
 
-/* With each number of sources, because each has another scale and divisor. */
+/* Tries each number of sources, because each has another scale and divisor. */
 TEST_IF(is_short(), averages_of_the_largest_numbers_are_the_hosts_and_finite, NULL, NULL)
 {
     static const ceclDataType_t types[] = {ceclFloat16, ceclBfloat16, ceclFloat32, ceclFloat64};
@@ -382,7 +382,7 @@ static struct cecl_meeting meeting_of(uint32_t does, uint32_t base)
                                  .done_value = 77};
 }
 
-/* Lets all peers except the `but` next ones reach the barrier. */
+/* Lets all peers reach the barrier, except the first `but` ranks after ME. */
 static void peers_come(uint32_t value, int but)
 {
     for (int i = but; i < PEERS; i++)
@@ -636,15 +636,15 @@ static void all_was_there(const struct way *way, const struct cecl_reduction *ta
         fail_msg("%s, round %u: the word came before all data", way->name, round);
 }
 
-/* Ends the wait, also after a failure. */
+/* Ends GPU 1's wait, also after a failure. */
 static void all_is_told(uint32_t round)
 {
     (void)!cudaMemcpy(&told[1][0], &round, sizeof(round), cudaMemcpyDefault);
     must_cuda(cudaStreamSynchronize(stream_there));
 }
 
-/* GPU 1 waits in a kernel for GPU 0's word, which comes after GPU 0's data. The kernel that wrote the data sends
- * the word, or a copy does, on another stream of GPU 0, after an event. Links are full every second round. */
+/* GPU 1 waits in a kernel for GPU 0's word, which comes after GPU 0's data. GPU 0 sends the word by the kernel that
+ * wrote the data, or by a copy on another stream, after an event. Copies fill the links in some rounds. */
 static void a_told_peer_has_all(bool by_copy, uint64_t count)
 {
     static unsigned char expected[ROOM];

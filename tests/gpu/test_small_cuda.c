@@ -18,7 +18,7 @@
 static int n = 2;
 static cudaStream_t streams[MOST];
 static unsigned char *slots[MOST], *send[MOST], *recv[MOST];
-static unsigned char *inputs[MOST], *result; /* the same bytes on the host, and bytes copied back */
+static unsigned char *inputs[MOST], *result; /* on the host: the ranks' inputs, bytes copied back */
 static uint32_t *words[MOST];                /* pinned: end, late */
 static uint32_t epoch = 1;
 static bool is_counted; /* calls count themselves in a word on the GPU, as captured calls do */
@@ -163,7 +163,7 @@ static void run_one_by_one(struct cecl_small s, size_t lie, bool in_place)
     for (int g = 0; g < n - 1; g++) {
         enqueue(g, hasty, lie, in_place);
         must_cuda(cudaStreamSynchronize(streams[g]));
-        assert_in_range(words[g][1], 2 + g, n); /* 1 + the missing rank, which is a later one */
+        assert_in_range(words[g][1], 2 + g, n); /* 1 + a missing rank; all after g are */
         words[g][1] = 0;
     }
     for (int k = 0; k < n; k++) {

@@ -111,7 +111,7 @@ TEST(no_rows_move_between_ranks_with_other_sizes)
     model_odd_line(&model, memory, enqueue, meet);
 }
 
-/* Rows of whole vectors, and other rows. */
+/* Rows that are whole vectors, and rows that are not. */
 TEST(sums_of_rows_have_the_hosts_bits)
 {
     static unsigned char got[sizeof(rows->sums)];

@@ -50,7 +50,7 @@ static void close_all(void)
     }
 }
 
-/* One collective of these tests. In place, it is an all-gather. */
+/* A collective of these tests. Only the all-gather is in place. */
 struct shape {
     ceclOp_t op;
     bool in_place;
@@ -299,7 +299,7 @@ static cudaGraph_t end_capture(int g)
     return captured;
 }
 
-/* CUDA refuses this while the thread captures on any GPU. */
+/* CUDA refuses to instantiate a graph while the thread captures on any GPU. */
 static cudaGraphExec_t instantiate(int g, cudaGraph_t captured)
 {
     cudaGraphExec_t graph;

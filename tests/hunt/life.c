@@ -63,7 +63,7 @@ static void await_deaths(const struct hunt *hunt, int first, int end)
 
 static struct {
     enum what { SPLIT, ALLOCATE, SHARE, NOTHING, WHATS } what;
-    int before, colors; /* `before`: it comes before this call of the burst */
+    int before, colors; /* `before`: the call of the burst before which it is made */
     size_t bytes;
     const struct team *team;
 } drawn;

@@ -6,7 +6,7 @@
 
 static ceclComm_t comm;
 static unsigned char *send_buffer, *recv_buffer;
-static unsigned char *host; /* host memory, also `room` bytes */
+static unsigned char *host; /* [room], host memory */
 static size_t room;         /* bytes of each buffer */
 
 /* staging, policy: the communicator's settings, written as in the environment; NULL: the default. */

@@ -16,7 +16,7 @@ static ceclComm_t home; /* communicator of all ranks, used only to allocate memo
 uint64_t bursts_own;
 const struct bursts_hooks *bursts_hooks;
 struct burst_call burst[BURST_CALLS];
-/* BANKS banks, of PARTS parts, of each kind of memory except the pool. No two buffers of a burst use the same part. */
+/* For each kind of memory except the pool: BANKS banks of PARTS parts. No two buffers of a burst use the same part. */
 static struct memory banks[MEMORY_KINDS][BANKS];
 static unsigned char *host; /* [random_room()] */
 
@@ -129,7 +129,7 @@ static const struct memory *lent(void)
     return &t->lent;
 }
 
-/* Part number `index` of a bank. Its `seam` is the first border between two pieces in it. */
+/* Part number `index` of bank `m`. The part's `seam` is the first border between two pieces of memory in it. */
 static struct memory part_of(const struct memory *m, size_t index)
 {
     const size_t at = index * room();
@@ -229,7 +229,7 @@ static void draw_mails(uint64_t *x)
     }
 }
 
-/* Whether all, or any, of the calls [first, end) are on the mail's communicator. */
+/* all_with, any_with: whether all of the calls [first, end) are on the mail's communicator, or any of them. */
 static bool all_with(const struct mail *m, int first, int end)
 {
     for (int i = first; i < end; i++)
@@ -261,9 +261,9 @@ static void mail_within(int i, int stop, int stream)
         note(m->team, mail_join(m, stop < m->count ? stop : m->count, stream, &bursts_own), true);
 }
 
-/* Whether the group that begins with call `first` may include the messages before call i: only if a call before i in
- * the group uses their communicator. A group enqueues communicator after communicator, in the order in which it first
- * uses them; on one stream, this order must be equal on all ranks, but not all ranks have messages. */
+/* Whether the group that begins with call `first` may include the messages before call i: only if an earlier call of
+ * the group uses their communicator. A group enqueues communicators in the order of their first use. On one stream this
+ * order must be equal on all ranks, so no first use may be a message, which only some ranks make. */
 static bool in_place(int i, int first)
 {
     return mail_before[i] && i > first && any_with(mail_before[i], first, i);
@@ -298,7 +298,7 @@ static void end_group(int first, int end)
 
 /* ---- one-sided calls, between the calls of some bursts */
 
-/* One-sided calls have streams of their own: on the team's streams, ranks may make messages in different orders. */
+/* One-sided calls have streams of their own: on the team's, waits for signals and for messages could deadlock. */
 static struct {
     const struct team *team; /* NULL: this rank makes none in this burst */
     int before;              /* index of the call before which they are made */
@@ -313,7 +313,7 @@ static void share(uint64_t kind)
 {
     static const enum memory_kind kinds[] = {MEMORY_POOL, MEMORY_SHARED, MEMORY_PIECES};
     ceclComm_t comm = amid.team->comm;
-    /* All ranks allocate pool memory, or none does; otherwise each rank chooses between the other kinds. */
+    /* All ranks allocate pool memory, or none does. If none does, each rank chooses between the other two kinds. */
     const uint64_t mine = kind % 3 == 0 ? 0 : 1 + (kind + (uint64_t)amid.team->me) % 2;
     amid.shared = memory_new(comm, kinds[mine], PUTS_BYTES);
     amid.local = memory_new(comm, kind / 3 % 2 ? MEMORY_PRIVATE : MEMORY_SHARED, PUTS_BYTES);

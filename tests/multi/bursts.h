@@ -25,7 +25,7 @@ extern struct burst_call burst[BURST_CALLS];
 extern uint64_t bursts_own;
 extern uint64_t bursts_windows; /* windows that this rank shared */
 
-/* Allocates memory for bursts, by `all`, a communicator of all ranks. x: from which bursts_own gets its seed. */
+/* Allocates memory for bursts, by `all`, a communicator of all ranks. `x` is the seed of bursts_own. */
 void bursts_open(ceclComm_t all, uint64_t x);
 void bursts_close(void);
 /* From now on `all` allocates memory. */

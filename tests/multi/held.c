@@ -13,8 +13,8 @@
 #define SANITIZED false
 #endif
 
-/* Allowed growth, without and with GPU drivers or sanitizers, which have mappings, threads and memory of their own. In
- * a long test a leak of one mapping per communicator exceeds either. */
+/* Allowed growth. spare_beside_others: beside GPU drivers or sanitizers, which have mappings, threads and memory of
+ * their own. In a long test a leak of one mapping per communicator exceeds both. */
 static const struct held spare = {.mappings = 10, .resident_mib = 4};
 static const struct held spare_beside_others = {
     .descriptors = 2, .threads = 4, .mappings = 200, .resident_mib = 128, .gpu_mib = 64};

@@ -34,8 +34,8 @@ void memory_renew(ceclComm_t comm, struct memory *memory, enum memory_kind kind)
 /* Frees memory that no work uses; no effect if zeroed. A failed communicator keeps its pool memory until it ends. */
 void memory_free(ceclComm_t comm, struct memory *memory);
 
-/* For the host device: a file of zeros, for a shared mapping; addresses without memory; a mapping at `at`, for reading and
- * writing; and its end, after which the addresses are still reserved. */
+/* For the host device. host_file: a file of zeros, for a shared mapping. host_reserve: addresses without memory. host_map:
+ * maps memory at `at`, for reading and writing. host_unmap: ends the mapping, but keeps the addresses reserved. */
 int host_file(size_t bytes);
 unsigned char *host_reserve(size_t bytes);
 void host_map(void *at, size_t bytes, int flags, int fd, size_t offset);

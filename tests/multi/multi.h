@@ -95,7 +95,7 @@ void multi_works(ceclComm_t comm, const int *members, int count);
 /* Makes a communicator of all ranks, which works, and destroys it. */
 void multi_cycle(const ceclConfig_t *config);
 
-/* On the host device test_share(all), on GPUs `all`. */
+/* How many of `all` rounds to run: on the host device test_share(all), on GPUs all. */
 int multi_share(int all);
 void multi_setenv(const char *name, const char *value); /* NULL: unset */
 /* Sets CECL_TUNING to a file with these rows, one file for each rank. NULL unsets CECL_TUNING. */

@@ -43,8 +43,8 @@ void random_prepare(ceclComm_t comm, struct random_slot *s, const struct memory 
 void random_check(const struct random_slot *s, const unsigned char *host);
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
 
-/* Set for calls over several hosts: whether a call may be drawn (together: for a group, or to be captured). A graph
- * then captures every fourth group, on GPUs only. NULL: any call, and graphs as random_make decides. */
+/* Set in tests of calls over several hosts: whether a call may be drawn (together: one that a group or a graph will hold).
+ * Then, on GPUs, a graph captures every fourth group. NULL: any call may be drawn, and random_make decides on graphs. */
 extern bool (*random_carries)(const struct random_call *c, bool together);
 
 /* Makes `rounds` groups of `size` random calls of the kinds `first` to `last` (size 1: single calls), one after the

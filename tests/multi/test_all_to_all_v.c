@@ -128,7 +128,7 @@ TEST_BETWEEN(counts_that_differ_are_named_on_every_rank, set_up, tear_down)
                   "rank 1 sends 7 elements to rank 0 (sendcounts[0]), which expects 10 "
                   "(recvcounts[1])");
     a = tens();
-    a.recvcounts[multi_rank] = 11; /* every rank's own block; the message names rank 0 */
+    a.recvcounts[multi_rank] = 11; /* every rank's own block differs; the message names rank 0 */
     multi_refused(comm, call(&a, false), ceclInvalidUsage,
                   "rank 0 sends 10 elements to rank 0 (sendcounts[0]), which expects 11");
     a = tens();

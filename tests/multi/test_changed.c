@@ -110,7 +110,7 @@ static void it_is_split(struct mapped *m)
 }
 
 /* Words of the next call's error with register-on-use (on_use) and without it (else_); NULL: the call succeeds. Without
- * it, memory that has changed counts as private, even if it was registered, and a call takes private memory. */
+ * register-on-use, changed memory counts as private, even if it was registered, and a call takes private memory. */
 struct change {
     void (*make)(struct mapped *m);
     const char *on_use, *else_;

@@ -113,7 +113,7 @@ TEST(a_group_that_one_rank_refuses_leaves_all_its_communicators_usable)
     char *buffer[2] = {NULL, NULL};
     for (int i = 0; i < 2; i++)
         buffer[i] = multi_alloc(comms[i], 1024 + 1024);
-    for (int refusing = 1; refusing < 4; refusing++) { /* the first, the second, both */
+    for (int refusing = 1; refusing < 4; refusing++) { /* the first call, the second, both */
         multi_ok(comms[0], ceclGroupStart());
         for (int i = 0; i < 2; i++) {
             const bool refused = odd && (refusing >> i & 1);

@@ -53,9 +53,9 @@ TEST(random_calls_are_right_under_each_setting)
     }
 }
 
-/* Where a call allows it, some ranks are in place and others not. The rows in turn: ranks wait for late ranks; they
- * wait for none; even small broadcasts go in pieces; other sizes are small calls; where SMs read at peers, copy engines
- * push all results, or all but an end. */
+/* Where a call allows it, some ranks are in place and others not. The rows in turn: ranks wait for late ranks; they do
+ * not wait; even small broadcasts go in pieces; small calls have other limits; where SMs read at peers, copy engines
+ * push all results; where SMs read at peers, copy engines push the results except their ends. */
 TEST(random_calls_are_right_under_other_thresholds)
 {
     static const char *const rows[] = {

@@ -11,7 +11,7 @@
 #define POISON 0x5A
 #define ROOM ((size_t)2 << 20) /* bytes of a buffer */
 #define LARGE \
-    ((size_t)33 << 20) /* of a buffer whose sums are pushed after SMs have read at the peers */
+    ((size_t)33 << 20) /* so large that copy engines push sums, after SMs have read at the peers */
 
 static const ceclDataType_t types[] = {ceclBfloat16, ceclFloat16,    ceclFloat32,
                                        ceclFloat64,  ceclFloat8e4m3, ceclFloat8e5m2};

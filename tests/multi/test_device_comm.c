@@ -118,7 +118,7 @@ TEST_WITH(comm_of_hosts(), a_wait_ends_by_its_bound_and_ranks_get_in_step_again)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (late)
-        assert_true(ceclBarrierBlock(dc, 0)); /* the other ranks have passed this one */
+        assert_true(ceclBarrierBlock(dc, 0)); /* the other ranks have passed this barrier */
     for (int i = 0; i < 20; i++)
         assert_true(ceclBarrierBlock(patient, 0));
 }

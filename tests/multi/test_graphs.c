@@ -9,7 +9,7 @@
 #define WINDOW 24 /* launches between two checks of all results */
 #define LAUNCHES 10000
 
-#define ALL_KINDS (MESSAGE + 1) /* BY_SPLITS stands for messages: test_experts.c captures splits */
+#define ALL_KINDS (MESSAGE + 1) /* BY_SPLITS becomes MESSAGE: test_experts.c captures splits */
 
 struct work {
     struct random_slot slot;

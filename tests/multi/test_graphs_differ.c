@@ -11,7 +11,7 @@
 #define SMALL 16
 #define POISON 0xa5
 
-/* A pair of graphs on its own communicator. All pairs run at once, because a watchdog needs three looks for each. */
+/* A pair of graphs on its own communicator. All pairs run at once, to save time: each watchdog needs three looks. */
 struct trial {
     ceclComm_t comm;
     ceclStream_t stream;
@@ -40,7 +40,7 @@ static bool is_poisoned(const uint32_t *at)
     return true;
 }
 
-/* Called before the watchdog ends waits. The first call notes if a recvbuff was written. Waits until all ranks fail. */
+/* Called before the watchdog ends waits. At first notes whether a recvbuff was written. Waits until all ranks fail. */
 static struct trial *look(const struct cecl_device *dev)
 {
     struct trial *t = trials;

@@ -66,8 +66,8 @@ TEST_BETWEEN(nested_empty_and_single_groups_are_right, set_up, tear_down)
     multi_refused(comm, ceclGroupEnd(), ceclInvalidUsage, "no ceclGroupStart");
 }
 
-/* All groups use the same bounce buffers. So they differ from a group that was checked before only in the program's own
- * buffers, which must be checked again. */
+/* All groups use the same bounce buffers. So a wrong group differs from a right one, which was checked before, only in
+ * the program's own buffers, and these must be checked again. */
 TEST_BETWEEN(calls_that_share_private_memory_are_refused_again_and_again, set_up, tear_down)
 {
     struct memory one = memory_new(comm, MEMORY_PRIVATE, all),

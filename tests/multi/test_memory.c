@@ -1,5 +1,5 @@
-/* Memory that is replaced at the same address while plans are kept, or freed while calls are pending, for which CUDA then
- * waits. test_mixed.c has random calls on memory of all kinds. */
+/* Memory that is replaced at the same address while plans are kept, or freed while calls are pending (CUDA's free waits
+ * for these calls). test_mixed.c has random calls on memory of all kinds. */
 #include <pthread.h>
 
 #include "held.h"
@@ -46,7 +46,7 @@ TEST_WITH_COMM(memory_allocated_anew_at_the_same_address_is_used)
         if (round == rounds / 5) /* one-time setup is complete */
             held = held_now();
     }
-    held.descriptors += SLACK; /* at the first count, peers had private memory, which has none */
+    held.descriptors += SLACK; /* at the first count some had private memory, which takes none */
     held_no_more(&held);
     for (int i = 0; i < CALLS; i++) {
         free(slots[i].want);
@@ -73,7 +73,7 @@ static void *free_it(void *argument)
     return NULL;
 }
 
-/* A communicator on which only rank 0 has made a call. Rank 0 then frees memory. */
+/* Returns a communicator on which only rank 0 has made a call. A thread of rank 0 then begins to free memory. */
 static ceclComm_t comm_with_a_call(struct freeing *freeing, int timeout_ms, ceclComm_t other)
 {
     ceclComm_t comm = multi_comm(NULL);

@@ -162,7 +162,7 @@ static void ranks_that_wait_for_each_other_are_told_to_group(bool sends_first, i
 TEST(ranks_that_all_send_first_or_all_receive_first_are_told_to_group)
 {
     for (int sends_first = 0; sends_first < 2; sends_first++)
-        for (int calls = 1; calls <= 2; calls++) /* with 1, a rank makes no second call */
+        for (int calls = 1; calls <= 2; calls++)
             ranks_that_wait_for_each_other_are_told_to_group(sends_first, calls);
 }
 
@@ -246,7 +246,7 @@ TEST_WITH_COMM(a_group_is_explained)
     assert_int_equal(explanation.zeroSm, multi_nranks > 1 && !multi_shares_gpu(comm));
 }
 
-/* A group posts its receive first, and a sender waits for its receiver up to 1 s, so it finds the receive, and pushes. */
+/* A group posts receives before sends, and a sender waits up to 1 s for its receiver's post. So it pushes. */
 TEST(ranks_that_exchange_much_push_what_they_send)
 {
     const size_t much = 8 << 20; /* see launch/messages.c */

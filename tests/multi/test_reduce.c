@@ -69,8 +69,8 @@ static void check_large(uint32_t *got, const uint32_t *recv, size_t count, uint3
     assert_int_equal(any, 0);
 }
 
-/* Round 0: a sum out of place. Round 1: a sum in place, and at once a maximum in place, which must leave the sum
- * unchanged: before it, every rank must have finished the sum. Round 2: as round 1, with a check between the calls. */
+/* Round 0: a sum out of place. Round 1: a sum in place, and at once a maximum in place of the sums. The ranks' sums are
+ * equal, so the maximum changes nothing unless it begins too early. Round 2: as round 1, with a check between the calls. */
 static void run_large(bool crowded, size_t count)
 {
     uint32_t *send, *recv, *plain = malloc(count * 4);

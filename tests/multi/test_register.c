@@ -9,7 +9,7 @@ static unsigned char *host, *pool;
 static struct memory memory;
 static size_t bytes; /* of each */
 
-/* name: a variable for the environment, or NULL. */
+/* name: an environment variable to set, or NULL. */
 static int open_under(const char *name, const char *value, const ceclConfig_t *config)
 {
     comm = name ? multi_comm_under(name, value, config) : multi_comm(config);
@@ -149,7 +149,7 @@ TEST_BETWEEN(a_handle_serves_once, set_up, tear_down)
     deregistered(kept);
 }
 
-/* Unmaps memory, and leaves a hole that no other thread fills. On GPUs one may, which the barrier makes unlikely. */
+/* Unmaps memory, and leaves a hole that no other thread fills. (On GPUs a thread may; the barrier makes it unlikely.) */
 static void make_hole(struct memory *m)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -275,8 +275,8 @@ static ceclResult_t gather_variable(unsigned char *recv)
                           comm, NULL);
 }
 
-/* The last call finds earlier calls' memory replaced, so their window closes. With so many calls the group's layouts
- * move. */
+/* The last call finds earlier calls' memory replaced, so their window closes. So many calls make the group's array of
+ * layouts grow, and move. */
 TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
 {
     enum { CALLS = 40 };

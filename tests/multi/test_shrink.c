@@ -221,7 +221,7 @@ TEST_WITH(joined(CECL_UNDEF), an_excluded_rank_that_calls_is_refused_alone)
 
 #define FIRST 4 /* ranks with a list; all others exclude no rank */
 
-/* For each rank: the ranks that it excludes, and never meets; how its peers' errors describe its list. */
+/* For each rank: the ranks that it excludes; how its peers' errors describe its list. */
 static const struct lists {
     int least_ranks, count[FIRST], list[FIRST][2];
     const char *words[FIRST];

@@ -9,7 +9,7 @@
 struct pair {
     ceclComm_t parent, child;
     ceclStream_t stream, other;
-    int *in, *gathered, *sums; /* of the parent; `sums`: of the child */
+    int *in, *gathered, *sums; /* memory of the parent; `sums`: memory of the child */
 };
 
 static struct pair p;

@@ -21,7 +21,7 @@ static struct nccl replaced; /* the ranks' NCCL */
 
 static void replace(const struct nccl *by)
 {
-    for (int r = 0; r < RANKS; r++) /* their threads use it, too */
+    for (int r = 0; r < RANKS; r++) /* their threads use the table, too */
         pthread_mutex_lock(&comms[r]->net->lock);
     replaced = *by;
     for (int r = 0; r < RANKS; r++) {
@@ -112,7 +112,7 @@ TEST_BETWEEN(a_communicator_ends_soon_beside_a_living_graph, open_ranks, close_r
 
 #define STUCK_S 20
 
-static _Atomic bool is_stuck, is_aborted, was_ended; /* was_ended: by the abort */
+static _Atomic bool is_stuck, is_aborted, was_ended; /* was_ended: the abort came in time */
 static nccl_result (*abort_of_nccl)(nccl_comm comm);
 static nccl_comm stuck_comm; /* rank 0's */
 

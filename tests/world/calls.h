@@ -24,7 +24,7 @@
     int *in, *out; /* symmetric device memory of INTS ints each */ \
     int attempt;   /* the current attempt's number */ \
     int replays;   /* how often a captured graph is launched again */ \
-    /* called in the middle of calls of several parts, and of an exchange; may be NULL */ \
+    /* called between the parts of a call that has several, and amid an exchange; may be NULL */ \
     void (*within)(struct life * life); \
     bool (*gives_up)(struct life * life); /* whether an exchange fails */ \
     int awaited; /* the value of venue->passed that this rank waits for */ \
@@ -57,7 +57,7 @@ struct call {
     ceclResult_t (*enqueue)(struct player *p, const struct call *call, int *in, int *out,
                             ceclStream_t stream);
     void (*check)(struct player *p, const struct call *call, const int *out); /* NULL: none */
-    int count; /* ints of each block, or of the whole */
+    int count; /* ints of a block; without blocks, of the buffer */
     ceclRedOp_t op;
     bool by_kernel, pushes;                    /* options to set before the call */
     enum { NEVER, ALWAYS, BY_TURNS } captured; /* by a graph that is then launched */

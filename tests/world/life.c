@@ -66,7 +66,7 @@ int life_exchange(void *context, const void *send, void *recv, size_t bytes)
         p->within(life);
     while (atomic_load(&p->venue->brought[round]) < p->n) {
         if (p->gives_up(life) && atomic_load(&p->venue->brought[round]) < p->n)
-            return 1; /* but not if the last part came before a rank gave up */
+            return 1; /* unless the last part came before a rank gave up */
         usleep(100);
     }
     for (int r = 0; r < p->n; r++)

@@ -12,7 +12,7 @@
 
 /* Shared by the ranks of a case. */
 struct venue {
-    _Atomic int passed; /* how often ranks have come to a meeting point, all ranks together */
+    _Atomic int passed; /* arrivals at meeting points: the sum over all ranks */
     /* how many parts of each exchange by callbacks have come */
     _Atomic int brought[EXCHANGES_MOST];
     char parts[EXCHANGES_MOST][PLAYERS_MOST][PART_BYTES];

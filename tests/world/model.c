@@ -102,7 +102,7 @@ static void draw_layout(const ceclStrided_t *s, size_t n, uint64_t *x, size_t *p
     }
 }
 
-/* If the field has its default value `otherwise`, replaces it by 0 half of the time. */
+/* If the field equals its default, `otherwise`, half of the time sets it to 0, which calls take as the default. */
 static void leave_out(uint64_t *x, size_t *field, size_t otherwise)
 {
     if (random_next(x) % 2 && *field == otherwise)
@@ -281,7 +281,7 @@ void random_draw_of(struct random_call *c, enum kind kind, uint64_t *x)
     place_blocks(c, x);
 }
 
-/* How many elements lie from the first to the last of a block. */
+/* How many elements a block spans, from its first to its last, with the gaps between its rows. */
 static size_t span(const struct random_call *c, size_t count, size_t pitch)
 {
     return count == 0 ? 0 : (c->rows - 1) * pitch + count / c->rows;

@@ -22,7 +22,7 @@ enum kind {
     REDUCE_SCATTER,
     REDUCE,
     REDUCE_SCATTER_TILES, /* always out of place */
-    REDUCE_SCATTER_AS,    /* to fp32; always out of place */
+    REDUCE_SCATTER_AS,    /* results are fp32; always out of place */
     KINDS,
     /* An all-to-all by splits on the device. random_draw does not draw it: recvbuff must be in the communicator's pool,
      * and the policy must be CECL_SM_ALLOW. In a group of calls it is made as a variable all-to-all. */
@@ -56,8 +56,8 @@ struct random_call {
     uint64_t apart;
     bool exchange;      /* of a variable all-to-all: ranks exchange the places */
     bool repeats;       /* made several times, unless it is in place or in a group */
-    bool dense;         /* blocks that differ lie one behind the other; the call gets no places */
-    int root, peer;     /* of a message: the sender and the receiver */
+    bool dense;         /* blocks of different sizes lie without gaps; the call gets no places */
+    int root, peer;     /* a message goes from `root` to `peer` */
     bool as_bytes;      /* of a message: the receiver counts bytes */
     size_t count, size; /* elements of a block, where all are equal; bytes of an element */
     size_t counts[RANKS][RANKS], sent_at[RANKS][RANKS], wanted_at[RANKS][RANKS]; /* [from][to] */
@@ -101,8 +101,8 @@ ceclResult_t random_call(ceclComm_t comm, const struct random_call *c, bool grou
 /* Writes this rank's expected result to `out`, which has the layout of recvbuff. */
 void random_result(const struct random_call *c, unsigned char *out);
 
-/* A call by splits has words behind the rows of a buffer: [2][nranks], rows and places. Where they begin; how many
- * bytes they have; the words that the call must write to recvsplits, or the words of sendsplits for ceclCombine. */
+/* A call by splits has words behind the rows of a buffer: [2][nranks], rows and places. random_words_at: where they begin.
+ * random_fill_words: those that the call must write to recvsplits, or (sent) those of sendsplits for ceclCombine. */
 unsigned char *random_words_at(const struct random_call *c, unsigned char *buffer, size_t rows);
 size_t random_words_bytes(const struct random_call *c);
 void random_fill_words(const struct random_call *c, bool sent, uint64_t *words);

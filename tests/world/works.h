@@ -4,8 +4,8 @@
 
 #include <cecl/cecl.h>
 
-/* Gathers and reduces with new buffers. `members`: numbers from which the ranks' inputs follow; NULL: their ranks. wrong
- * [out]: what is wrong, or empty. Returns the first error of a call. */
+/* Gathers and reduces with new buffers. `members`: for each rank a number, from which its input follows; NULL: the rank
+ * itself. wrong [out]: what is wrong, or empty. Returns the first error of a call. */
 ceclResult_t comm_works(ceclComm_t comm, const int *members, int count, char *wrong, size_t bytes);
 
 #endif
