@@ -1,4 +1,4 @@
-/* Tells a rank which ranks are outside, for calls in which ranks may differ in being in place. */
+/* Tells a rank which ranks' blocks lie outside recvbuff, in calls that some ranks may make in place and others not. */
 #ifndef CECL_TEST_LEARN_OUTSIDE_H
 #define CECL_TEST_LEARN_OUTSIDE_H
 
@@ -6,8 +6,8 @@
 
 #include "plan/plan.h"
 
-/* Sets the members of `part` that say which ranks are outside; `part` then points to `words`. `in_place`: bit r % 64
- * for rank r. No effect on other kinds of calls. */
+/* Sets the members of `part` that say which ranks are outside (cecl_call_is_outside); `part` then points to `words`.
+ * Bit r % 64 of `in_place`: rank r is in place. No effect on other kinds of calls. */
 static inline void learn_outside(struct cecl_part *part, uint64_t in_place,
                                  uint64_t words[CECL_MAX_RANKS / 64])
 {

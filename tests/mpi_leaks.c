@@ -1,6 +1,6 @@
-/* Keeps the leak sanitizer from reporting Open MPI's own leaks. What Open MPI allocates in these calls is no leak. When
- * it ends, it unloads its modules, after which stacks of their allocations have no names, so leaks are searched before;
- * what a program leaks after MPI_Finalize is not found. These functions replace MPI's, which MPI also has as PMPI_*. */
+/* Keeps the leak sanitizer from reporting Open MPI's own leaks. What Open MPI allocates in these calls is no leak.
+ * MPI_Finalize unloads modules, whose functions lsan.supp cannot name after that. So leaks are searched before it; what
+ * a program leaks later is not found. These functions replace MPI's, which MPI also has as PMPI_*. */
 #include <mpi.h>
 #include <sanitizer/lsan_interface.h>
 
@@ -31,6 +31,6 @@ int MPI_Intercomm_create(MPI_Comm local, int leader, MPI_Comm both, int other, i
 
 int MPI_Finalize(void)
 {
-    __lsan_do_leak_check(); /* ends the process if there are any; no second search follows */
+    __lsan_do_leak_check(); /* ends the process if it finds any; no later search follows */
     return PMPI_Finalize();
 }

@@ -1,5 +1,5 @@
-/* Ranks of a unit test that are threads: their exchange, and their mesh. A test defines RANKS before it includes this
- * file. */
+/* Ranks that are threads of a unit test: their oob (boot/oob.h), and their mesh. A test defines RANKS before it
+ * includes this file. */
 #ifndef CECL_TESTS_OOB_THREADS_H
 #define CECL_TESTS_OOB_THREADS_H
 
@@ -38,7 +38,7 @@ static inline ceclResult_t oob_threads_gather(struct cecl_oob *oob, const void *
     return ceclSuccess;
 }
 
-/* `all` can be used once: it must be OOB_THREADS_NONE before. */
+/* `all`, which the ranks share, serves one all-gather. It must be OOB_THREADS_NONE before. */
 static inline struct cecl_oob oob_of_thread(struct oob_threads *all, int nranks, int rank,
                                             int64_t timeout_ms)
 {
@@ -106,7 +106,7 @@ static inline void await_all(ceclResult_t result)
     }
 }
 
-/* Runs this on all ranks, where it must succeed. */
+/* Runs `run` on a thread for each rank. It must succeed on all. */
 static inline void all_run(void *(*run)(void *))
 {
     for (int r = 0; r < RANKS; r++)

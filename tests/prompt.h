@@ -2,8 +2,8 @@
 #ifndef CECL_TESTS_PROMPT_H
 #define CECL_TESTS_PROMPT_H
 
-/* Seconds within which a rank must learn of something: enough if the machine stalls for some seconds, and less than the
- * time limit of 60 s, which must not pass. */
+/* Seconds within which a rank must learn of something: enough if the machine stalls for some seconds, but fewer than
+ * the 60 s after which calls time out, so a rank that learns only by the timeout fails the test. */
 #define PROMPT 45
 
 #endif

@@ -101,7 +101,7 @@ static inline uint64_t expected_element(const struct cecl_reduction *r, uint64_t
     uint64_t bits = read_element((const char *)r->src[0] + i * bytes, bytes);
     double value = 0;
     const int is_float = formats[r->type].fraction > 0, is_double = r->type == ceclFloat64;
-    int halvings = 0; /* of an average's elements, so that their sum cannot overflow */
+    int halvings = 0; /* an average halves its elements so often that their sum cannot overflow */
     while (r->op == ceclAvg && 1u << halvings < r->divisor)
         halvings++;
     if (is_float)

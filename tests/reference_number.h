@@ -11,7 +11,7 @@ enum format { FP16, BF16, E4M3, E5M2, NFORMATS };
 static const struct {
     const char *name;
     int fraction, bias;
-    uint32_t sign;    /* the sign bit; sign - 1 is the NaN of results */
+    uint32_t sign;    /* the sign bit; a result that is NaN has the bits sign - 1 */
     uint32_t largest; /* bits of the largest finite value */
     uint32_t beyond;  /* result of an overflow */
 } reference[NFORMATS] = {
@@ -61,7 +61,7 @@ static inline uint32_t reference_narrow(int format, float value)
     const uint32_t sign = signbit(value) ? reference[format].sign : 0;
     if (isnan(value))
         return reference[format].sign - 1;
-    uint32_t low = 0, high = reference[format].largest; /* the answer is at this index or above */
+    uint32_t low = 0, high = reference[format].largest; /* the result is in [low, high] */
     while (low < high) {
         const uint32_t middle = (low + high + 1) / 2;
         if (reference_values[format][middle] <= magnitude)

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* Of `all` rounds a test runs one in CECL_TEST_SHARE, but at least one. scripts/test.sh and the sanitizers run a
- * quarter of them, .ci/nightly all. */
+/* How many of `all` rounds a test runs: one in CECL_TEST_SHARE, but at least one. scripts/test.sh and the sanitizers
+ * run a quarter of them, .ci/nightly all. */
 static inline int test_share(int all)
 {
     const char *given = getenv("CECL_TEST_SHARE");

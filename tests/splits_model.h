@@ -13,7 +13,7 @@
 #define MODEL_SLICE ((size_t)512 << 10)
 #define MODEL_TABLE ((size_t)8 << 10)
 #define MODEL_BYTES ((size_t)192 << 10)  /* most bytes of a buffer */
-#define MODEL_SCALES ((size_t)320 << 10) /* about where the second array begins in a slice */
+#define MODEL_SCALES ((size_t)320 << 10) /* about where the scales begin in a slice */
 #define MODEL_UNTOUCHED 0x5A
 
 struct model_memory {
@@ -28,10 +28,10 @@ struct model_memory {
 struct model {
     struct cecl_splits_form form;
     bool has_offsets;
-    /* offsets in bytes: of the arrays in a slice, and of the first row in `send` and `scales` */
+    /* where rows and scales begin in each rank's slice, and both in `send` and `scales`; in bytes */
     size_t recv_at[MODEL_RANKS], scales_at[MODEL_RANKS], send_at;
     struct cecl_splits_trouble trouble;
-    /* expected contents of a slice after its table, and of `out` */
+    /* the expected contents of a rank's slice (behind its table) and of its `out` */
     unsigned char slice[MODEL_SLICE];
     uint64_t out[2 * MODEL_BLOCKS];
 };

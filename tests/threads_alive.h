@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Reads what the kernel says about a thread, from the state on, which follows the name. False: the thread has ended. */
+/* Reads a thread's /proc entry `stat`, without the id and the name at its start. False: the thread has ended. */
 static inline bool thread_read_stat(const char *tid, char text[1024])
 {
     char path[64];

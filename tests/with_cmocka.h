@@ -41,8 +41,8 @@
 void tests_add(struct CMUnitTest test);
 /* Runs the registered tests between `set_up` and `tear_down` (NULL: none). Returns how many failed. */
 int tests_run(CMFixtureFunction set_up, CMFixtureFunction tear_down);
-/* These functions run before and after the tests of a program without a main. The program uses the host device unless
- * CECL_DEVICE is set. */
+/* For a program that gets its main from main.c: `set_up` runs before all its tests, `tear_down` after them. The program
+ * uses the host device unless CECL_DEVICE is set. */
 #define TESTS_BETWEEN(set_up, tear_down) \
     __attribute__((constructor)) static void tests_are_between(void) \
     { \

@@ -6,7 +6,7 @@
 
 #include "wrapped.h"
 
-/* `refuses` is evaluated at each call of syscall(number, ...). */
+/* `refuses`: an expression, evaluated at each call of syscall(number, ...). True: the call returns -1. */
 #define WRAPPED_SYSCALL(refuses) \
     WRAPPED(long, syscall, (long number, ...)) \
     { \

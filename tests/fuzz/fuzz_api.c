@@ -30,7 +30,7 @@ static ceclComm_t comms[RANKS];
 static ceclStream_t streams[RANKS];
 static enum memory memories[RANKS];
 static int files[RANKS];
-static bool checks;    /* ranks compare every call: one thread must make them in a group */
+static bool checks;    /* ranks compare every call, so one thread makes all ranks' in a group */
 static bool registers; /* the value of CECL_REGISTER_ON_USE */
 static struct {
     size_t bytes;
@@ -38,7 +38,7 @@ static struct {
 } own[OWN_MOST];
 static int nown;
 
-/* Sets each of some variables at random, or unsets it. Not by setenv, whose memory the C library never frees. */
+/* Sets each of some variables at random, or unsets it. Uses putenv: the C library never frees the memory of setenv. */
 static void draw_settings(void)
 {
     static const char *const names[] = {"CECL_STAGING_BYTES",  "CECL_SM_POLICY", "CECL_DIRECTION",
@@ -363,8 +363,8 @@ static void require_refusal(ceclResult_t result)
     REQUIRE(*ceclGetLastError(NULL), "a refusal without a message");
 }
 
-/* Makes a valid call of the group. After a call with an invalid stream it may be refused because it names another stream:
- * only ceclGroupEnd would refuse the invalid one. */
+/* Makes a valid call of the group. `follows`: the rank's invalid call came before. If its stream is invalid, which only
+ * ceclGroupEnd refuses, this call may be refused for naming another stream. */
 static void call_beside_bad(int i, int r, bool follows)
 {
     const ceclResult_t result = call(i, r, stream_of(r), false);
@@ -385,7 +385,7 @@ static void misuse_in_group(int rank)
             call_beside_bad(i, r, r == rank && i >= bad);
     }
     const ceclResult_t result = ceclGroupEnd();
-    /* the group's end refuses places of buffers; the call itself refuses all else */
+    /* a place of a buffer, or a stream, may be refused only at the group's end */
     require_refusal(result);
     REQUIRE(refusal == ceclSuccess || result == refusal, "a group returns %d, its call %d",
             (int)result, (int)refusal);
@@ -437,7 +437,7 @@ static void run_misuse(void)
     if (checks)
         return;
     draw_batch();
-    batch.on_stream = false; /* invalid calls use the default stream, and a group has one stream */
+    batch.on_stream = false; /* a group has one stream; invalid calls use the default one */
     if (how < 5)
         require_refusal(misuse(rank));
     else if (how < 6)

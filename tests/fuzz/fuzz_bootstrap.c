@@ -223,7 +223,7 @@ static void check_parts(const struct client *c, const uint8_t *data, uint64_t by
     }
 }
 
-/* Checks the message of a failed job, after which the root sends a rank nothing more. */
+/* Checks the message of a failed job, the last thing that the root sends a rank. */
 static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32_t status)
 {
     REQUIRE(status > 0 && status <= ceclTimeout && bytes > 0 && bytes < WORDS_MOST,
@@ -232,7 +232,7 @@ static void check_words(const uint8_t *words, uint64_t bytes, size_t left, int32
             (unsigned long long)bytes);
 }
 
-/* Checks the replies. If a client sends more after it got all ranks' parts, the root sends it more replies. */
+/* Checks the root's replies. The first has all ranks' parts; the others answer what the client sends after that. */
 static void check_replies(const struct client *c, size_t at)
 {
     struct cecl_tcp_reply reply;
@@ -303,7 +303,7 @@ static void fuzz_root(void)
 static struct {
     int nranks, rank;
     unsigned easy;     /* the root makes the first `easy` steps of the join correctly */
-    size_t part;       /* bytes of the all-gather */
+    size_t part;       /* bytes of each rank's part */
     bool is_disturbed; /* time has passed, or the root has left, so any wait may fail */
 } job;
 

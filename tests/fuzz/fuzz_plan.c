@@ -42,7 +42,7 @@ struct group {
     struct drawn drawn[PARTS_MOST];
 };
 
-/* The same for all calls of an input. */
+/* What all calls of an input have in common. */
 struct setting {
     enum { ANY_CALLS, QUICK, REDUCTIONS } theme; /* quick: small or urgent */
     int n;
@@ -363,7 +363,7 @@ static void be_late(struct cecl_part *part, struct drawn *d, int n, const int *t
     part->send_at = send_at;
 }
 
-/* Replaces values of cecl_choose by drawn ones, if cecl_choose could choose these with another tuning table. */
+/* Replaces values that cecl_choose chose by those drawn values that it could choose with another tuning table. */
 static void take_way(struct cecl_part *part, const struct cecl_way *drawn)
 {
     struct cecl_way *way = &part->way;
@@ -469,7 +469,7 @@ static ceclResult_t lower_group(struct group *group, const struct setting *setti
     return first;
 }
 
-/* `number`: of a captured group, from 1 on */
+/* `number`: the captured group's, from 1 on */
 static void capture(const struct group *group, int nranks, uint32_t number, struct cecl_plan *plans)
 {
     for (int r = 0; r < nranks && group->captured; r++)
@@ -497,7 +497,7 @@ static ceclResult_t verify(const struct cecl_plan *plans, int made, int nranks, 
 /* ---- counts of launches by kind: a changed generator must not stop drawing a kind */
 
 enum kind { PIPELINES, BY_HOST, SMALL, MIXED, REPLAYS, SPLIT, SPLIT_WIDE, TILES, WIDENING, KINDS };
-static int counts[KINDS]; /* MIXED: inputs with both SMALL and BY_HOST */
+static int counts[KINDS]; /* counts[MIXED]: inputs that have both SMALL and BY_HOST launches */
 
 static void count_launch(const struct cecl_plan *plan, bool again)
 {
@@ -514,7 +514,7 @@ static void count_launch(const struct cecl_plan *plan, bool again)
     counts[WIDENING] += wide && part->call.op->widens;
 }
 
-/* `least`: of each kind, about half as many launches as 4000 inputs have. Fewer than 400 inputs prove nothing. */
+/* `least`: for each kind, about half of the launches that 4000 inputs have. Fewer than 400 inputs prove nothing. */
 void fuzz_done(int inputs)
 {
     static const int least[KINDS] = {340, 700, 400, 80, 1200, 1400, 150, 20, 13};

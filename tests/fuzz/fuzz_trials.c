@@ -1,7 +1,7 @@
 /* Programs with trials of steps (CECL_NCCL=auto, CECL_NCCL_TRIALS=1), on the host device, with a stand-in for NCCL that
  * is as slow as the input says. A program repeats a step, which is a batch of calls, many times. So a trial begins, tries
- * its ways in turn and decides; the next batch cancels it. Or two batches come in an order without a period, and the
- * sizes in gains.c decide. Results are the same, whichever library carries a call out. */
+ * its ways in turn, and decides unless the next batch cancels it. Or two batches come in an order without a period, and
+ * the sizes in gains.c decide. Results are the same, whichever library carries a call out. */
 #include <dlfcn.h>
 
 #include "nccl_ranks.h"

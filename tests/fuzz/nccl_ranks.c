@@ -139,8 +139,8 @@ int call(int i, int rank)
     }
 }
 
-/* Whether a batch must not have this call: an empty reduction, which the stand-in would carry out; or, if NCCL may carry
- * the call out (`can_pass`), a type that the stand-in lacks, or whose sums have other bits there. */
+/* Whether a batch must not have this reduction: it is empty, and the stand-in would carry it out; or NCCL may carry it
+ * out (`can_pass`), and the stand-in lacks its type, or computes other bits. */
 static bool is_left_out(const struct random_call *c, bool can_pass)
 {
     return random_reduces(c) && (c->count == 0 || (can_pass && c->type >= ceclFloat16));

@@ -13,9 +13,9 @@
 #include "../wrapped.h"
 #include "input.h"
 
-#define CALLERS 64          /* connections that wait at the listener */
+#define CALLERS 64          /* most connections that wait at the listener */
 #define DESCRIPTORS 256     /* most descriptors that can be counted */
-#define STEPS_MOST 1000000  /* waits of one run */
+#define STEPS_MOST 1000000  /* most waits of one run */
 #define START_NS 5000000000 /* any start time */
 #define SEND_BUFFER 4608    /* the least that Linux allows, so long messages need several sends */
 

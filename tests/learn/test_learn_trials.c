@@ -44,7 +44,7 @@ static struct program any_loop(uint64_t seed)
     program.lag = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.ahead = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.is_apart = below(&program.seed, 2);
-    /* the drift is over 60 steps, which are only one or a few periods of the trial */
+    /* `drift` is over 60 steps. So many short steps are only a few periods of a trial, in which times change less */
     program.drift /= 100;
     program.steps = 20000;
     return program;
@@ -173,7 +173,7 @@ TEST(a_bad_arm_has_one_turn)
     assert_true(outcome.periods[0] <= 3 * (1 + 3) + 3 + 3);
 }
 
-/* Of arms 1 to 3 the bad one is timed twice. After three rounds only arm 0 and the best other arm have more turns. */
+/* The bad arm, one of arms 1 to 3, is timed twice. After three rounds only arm 0 and the best other arm get turns. */
 TEST(only_the_bad_arm_is_dropped)
 {
     struct program program = training(7);

@@ -28,7 +28,7 @@ static inline uint64_t below(uint64_t *seed, uint64_t bound)
     return draw(seed) % bound;
 }
 
-/* `ncomms` communicators make calls in each step, and share its time. */
+/* `ncomms` communicators make calls in each step. The arms of all of them change the step's time. */
 struct program {
     uint64_t seed;
     int nranks, ncomms;

@@ -85,7 +85,7 @@ static void holds_within_a_limit(bool (*holds)(int limit_ms))
     assert_true(held);
 }
 
-/* Defines a test that passes if it holds under one of the limits. */
+/* Defines a test that passes if its body returns true under one of `limits`. */
 #define TEST_OF_A_LIMIT(name) \
     static bool name##_holds(int limit_ms); \
     TEST(name) \

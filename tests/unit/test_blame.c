@@ -1,5 +1,5 @@
 /* Processes split or shrink a parent, in which their ranks differ from those in the child. One dies or revokes the
- * parent, at many of its system calls in turn. The others' errors must name only it, by its number in the parent. */
+ * parent, at many of its system calls in turn. The others' errors must name only that rank, as in the parent. */
 #include <limits.h>
 
 #include "../forked.h"
@@ -130,7 +130,7 @@ static _Noreturn void live(const struct trial *trial, int rank)
     _exit((int)end);
 }
 
-/* Returns whether the faulty rank reached its fault. *named: number of errors that name it. */
+/* Returns whether the faulty rank reached its fault. *named: number of errors that name that rank. */
 static bool try(const struct trial *trial, int *named)
 {
     pid_t ranks[RANKS];

@@ -274,7 +274,7 @@ TEST_BETWEEN(ranks_that_bring_other_numbers_of_pieces_find_out, open_all, close_
     all_run(run_exchange); /* all ranks are at the same exchange again */
 }
 
-/* ---- a user whose processes may have few descriptors in flight */
+/* ---- a user whose processes may have few descriptors in flight (sent, and not received yet) */
 
 #define MANY 24 /* ranks, which send 552 descriptors */
 #define FEW 64  /* descriptors that the user may have in flight */

@@ -197,7 +197,7 @@ TEST_BETWEEN(descriptors_wait_for_room_and_are_told_as_lost_after_a_second, open
 {
     struct taken taken;
     ceclResult_t result;
-    enum { GAPS = 16 }; /* more than the free numbers below the highest descriptor */
+    enum { GAPS = 16 }; /* more than there are free numbers below the highest descriptor */
     int gaps[GAPS];
     for (int i = 0; i < GAPS; i++)
         gaps[i] = dup(2);

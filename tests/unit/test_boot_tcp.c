@@ -176,8 +176,8 @@ static const ceclResult_t all_succeed[RANKS] = {ceclSuccess, ceclSuccess, ceclSu
         result, result, result \
     }
 
-/* Checks each rank's result and message if one rank does something else than the others. If a rank never comes, the limit
- * is short; on a busy machine the others may come too late for it, so then a longer one is tried. */
+/* Checks each rank's result and message if one rank does something else than the others. If a rank never comes, the
+ * time limit is short. On a busy machine another rank may miss it; then a longer limit is tried. */
 TEST(ranks_meet_or_hear_why_not)
 {
     static const struct {
@@ -279,7 +279,7 @@ TEST(interfaces_that_are_down_or_have_no_address_are_passed_over)
     told = NULL;
 }
 
-/* Makes an id whose job ends at once, and returns its contents. */
+/* Makes an id whose job ends at once, and returns the id's contents. */
 static struct cecl_tcp_id make_id(void)
 {
     struct host host;
@@ -462,7 +462,7 @@ TEST(a_newcomer_pushes_out_the_oldest_that_was_heard)
     close_skewed(&host, callers, ROOM + 1);
 }
 
-/* Listens, and makes an id for this address: the test is the root. */
+/* Listens, and makes an id with the listener's address: the test is the root. */
 static int listen_here(int backlog, struct cecl_tcp_id *inside, ceclUniqueId *id)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -566,7 +566,7 @@ static struct cecl_tcp_said joining(const ceclUniqueId *id, int nranks, int rank
     return said;
 }
 
-/* Sends the proof, then `said`. Returns the socket, or -1 if the root does not answer. */
+/* Sends `said`, and receives the root's proof. Returns the socket, or -1 if the root does not answer. */
 static int say(const ceclUniqueId *id, const struct cecl_tcp_said *said)
 {
     struct cecl_tcp_id inside;

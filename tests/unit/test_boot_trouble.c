@@ -13,7 +13,7 @@
 
 enum call { NONE, SEND, RECV };
 
-/* Which call is refused, and with which errno: to a thread of the test (`is_ours`), and to the library's threads. */
+/* Which call fails with which errno in a thread of the test (`is_ours`); which call fails in the library's threads. */
 static _Thread_local struct {
     enum call call;
     int error;

@@ -122,7 +122,7 @@ TEST_BETWEEN(no_check_is_advised_where_there_is_one, open_checked, abort_all)
     assert_null(strstr(ceclGetLastError(comms[0]), "CECL_CHECK"));
 }
 
-#define TIMEOUT_MS 3000 /* ms, for the test that lets it pass */
+#define TIMEOUT_MS 3000 /* ms; one test waits until it has passed */
 
 static int open_for_a_while(void **state)
 {

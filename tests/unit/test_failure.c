@@ -27,7 +27,7 @@ enum call {
     GATHER,
     SMALL_GATHER, /* under CECL_SM_ALLOW */
     SMALL_REDUCTION,
-    READING_SCATTER, /* SMs read peers' memory */
+    READING_SCATTER, /* in this call and the next, SMs read peers' memory */
     READING_REDUCTION,
     STAGED_REDUCTION, /* has several chunks, on two lanes */
     URGENT_GATHER,    /* flags and blocks are in host memory */
@@ -44,7 +44,7 @@ static const char *const call_names[CALLS] = {"gather",
 #define STAGED_FLOATS 40000
 #define STAGING_BYTES "16384"
 
-/* buffer: two halves of RANKS * READ_FLOATS each */
+/* buffer: two halves of RANKS * READ_FLOATS floats each */
 static ceclResult_t make(enum call call, ceclComm_t comm, int rank, float *buffer,
                          ceclStream_t stream)
 {
@@ -172,7 +172,7 @@ static int live_with_kernels(struct meeting *meeting, int rank, const struct rol
     return named ? 0 : 12;
 }
 
-/* For an exit handler that was registered before the communicator was made. */
+/* What call_at_exit uses. This exit handler is registered before the communicator is made. */
 static struct {
     ceclComm_t comm;
     float *buffer;

@@ -105,7 +105,7 @@ TEST_BETWEEN(the_facts_of_both_calls_are_known, set_up, tear_down)
     assert_true(difference.has_facts);
     assert_int_equal(difference.mine.count, 3 * CECL_HISTORY_CALLS);
     assert_int_equal(difference.theirs.count, 3 * CECL_HISTORY_CALLS + 1);
-    /* Afterwards the row of facts belongs to a later call. */
+    /* Later the row that had rank 1's facts belongs to another call. */
     makes(1, 3 * CECL_HISTORY_CALLS + 1, 4 * CECL_HISTORY_CALLS - 1, 0);
     cecl_history_tell(&ranks[1], &theirs);
     assert_true(cecl_history_differs(&ranks[0], &difference));

@@ -156,7 +156,7 @@ TEST_BETWEEN(a_device_that_closes_does_not_wait_for_peers, open_ranks, close_ran
     assert_int_equal(all.late[0], 0);
     assert_int_equal(all.done[0], 0);
     assert_int_equal(set_up(state), 0);
-    release(&all.end[0], 1); /* the stream's work uses slots, which the test frees */
+    release(&all.end[0], 1); /* the stream's work must end before the test frees the slots */
     await_word(&all.done[0], 3);
 }
 

@@ -161,7 +161,7 @@ TEST(ranks_share_the_memory_that_is_lent)
     close_ranks(3);
 }
 
-/* 64 ranks need more than 440 descriptors: each has 6, and for a moment a copy of one. */
+/* 64 ranks need more than 440 descriptors: each rank has 6, and for a moment a copy of one of these. */
 TEST(a_process_that_may_open_too_few_files_is_told_how_many)
 {
     const rlim_t before = soft_limit(RLIMIT_NOFILE, 440);
@@ -174,7 +174,7 @@ TEST(a_process_that_may_open_too_few_files_is_told_how_many)
         "than 448 descriptors");
 }
 
-/* Makes the call under a limit on file sizes. Were it passed, the signal SIGXFSZ would end the process. */
+/* Makes the call under a limit on file sizes. A write past the limit would end the process by the signal SIGXFSZ. */
 static ceclResult_t with_files_of(rlim_t bytes, ceclResult_t (*call)(void))
 {
     const rlim_t before = soft_limit(RLIMIT_FSIZE, bytes);

@@ -49,7 +49,7 @@ static void reduce(float (*in)[4], float (*out)[4])
     finish_all(streams);
 }
 
-/* The lowest bit of a sum, in each direction, and a sum of subnormal numbers. */
+/* Sums whose lowest bit depends on the direction of rounding, and a sum of subnormal numbers. */
 TEST_BETWEEN(sums_do_not_depend_on_the_programs_rounding, open_ranks, close_ranks)
 {
     float in[RANKS][4] = {{1, 1, -1, 0x1p-140f}, {0x1p-25f, -0x1p-26f, -0x1p-25f, 0x1p-141f}},

@@ -17,8 +17,8 @@
 
 #define RANKS 4
 #define EXCLUDED 1
-#define EVENT_BYTES 1024 /* bytes of a record of the log; where the rank lies in a record */
-#define EVENT_RANK_AT 12
+#define EVENT_BYTES 1024 /* bytes of a record of the log */
+#define EVENT_RANK_AT 12 /* where the rank lies in a record */
 
 /* Makes a mesh without rows, which takes every rank for alive. */
 static struct cecl_mesh *mesh_without_news(int rank)
@@ -44,7 +44,7 @@ static struct rank {
 static off_t counted;
 static int log_fd;
 
-#define START CECL_MEMORY_UNIT /* the log does not begin the file */
+#define START CECL_MEMORY_UNIT /* where the log begins in the file */
 static int open_log(void)
 {
     size_t bytes = START;
@@ -100,7 +100,7 @@ static void start_members(void *(*live)(void *))
             assert_int_equal(pthread_create(&ranks[r].thread, NULL, live, &ranks[r]), 0);
 }
 
-/* All members meet. Each gets what the others have brought: `first` plus the rank. */
+/* All members meet. Each gets what every member has brought: `first` plus that member's rank. */
 static void members_meet(int first)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -336,7 +336,7 @@ TEST_OF_MEMBERS(the_newest_refused_call_is_forgotten_if_the_new_one_covers_it)
         fails_with(3, ceclInvalidArgument, "rank 0: no");
 }
 
-/* Rank 0 gives up. Rank 3 comes to that call. Rank 2 comes to another call, in which rank 0 takes no part. */
+/* Rank 0 gives up a call, to which rank 3 comes later. Rank 2 comes to a call with another list. */
 TEST_OF_MEMBERS(a_rank_that_comes_late_with_another_list_hears_both)
 {
     static const char late[] = "ranks 2 and 3 did not come within 300 ms (CECL_INIT_TIMEOUT_MS)";

@@ -14,7 +14,7 @@ static ceclResult_t message(int rank, int peer, bool receives, ceclStream_t stre
                : ceclSend(bytes[rank], sizeof(bytes[rank]), ceclUint8, peer, comms[rank], stream);
 }
 
-/* Captures the message on both ranks. `graph` is this rank's; the peer's graph is never launched. */
+/* Captures a message between `rank` and `peer` on both. `graph` is that of `rank`; the peer's is never launched. */
 static bool is_captured(int rank, ceclStream_t stream, bool receives, int peer)
 {
     ceclStream_t other;
@@ -173,7 +173,7 @@ TEST_WITHIN(SOON, graphs_in_another_order_move_nothing_and_name_the_peer)
         pause_ms(1);
     }
     assert_false(touched);
-    const int first = async[0] == ceclTimeout ? 0 : 1; /* the other may repeat this error */
+    const int first = async[0] == ceclTimeout ? 0 : 1; /* the other rank may repeat this error */
     expect_error(first, ceclTimeout, first == 0 ? "waited for rank 1" : "waited for rank 0");
     for (int i = 0; i < 4; i++)
         OK(ceclGraphDestroy(graphs[i / 2][i % 2]));

@@ -228,7 +228,7 @@ static double us_of(struct model_call *call, const struct model_rates *rates, in
     return out.us;
 }
 
-/* Rows for 4 GPUs (docs/measurements.md). Two, the out-of-place all-to-alls of 4 and 16 MiB, gave a rate (`jitter`). */
+/* Rows for 4 GPUs (docs/measurements.md). To two, the out-of-place all-to-alls of 4 and 16 MiB, `jitter` was fitted. */
 TEST(rows_of_more_gpus_come_within_five_percent)
 {
     static const struct {

@@ -131,7 +131,7 @@ static ceclResult_t check_reductions(const struct verifier *v, const struct cecl
     return ceclSuccess;
 }
 
-/* Whether a step of a plan may use this counter. Only a lane signals its own epoch. */
+/* Whether a step of a plan may use this counter. A lane signals no other lane's epoch. */
 static bool has_counter(const struct verifier *v, const struct cecl_plan *plan,
                         const struct cecl_step *step)
 {

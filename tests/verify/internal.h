@@ -51,7 +51,7 @@ struct verify_mark {
     uint32_t actor, event;
 };
 
-/* What happened to a word at one of its values. */
+/* The event that gave a word one of its values, and whether a wait has taken the value. */
 struct verify_signal {
     struct verify_mark by;
     bool awaited;
@@ -63,7 +63,7 @@ struct verify_word {
     struct verify_mark by, reset;
 };
 
-/* A rank's word with sets of bits (bits.c) in its lower half, and how often a peer has waited for each bit. */
+/* A rank's word with a set of bits in its lower half (bits.c); and how often a peer has waited for one of the bits. */
 #define VERIFY_BITS 16
 struct verify_bits {
     uint32_t word, number;
@@ -255,8 +255,8 @@ uint32_t *verify_event(struct verifier *v, int actor, uint32_t step);
 ceclResult_t verify_note(struct verifier *v, const struct cecl_place *place, uint64_t low,
                          uint64_t bytes, int actor, bool write);
 void verify_join(const struct verifier *v, uint32_t *clock, int actor, uint32_t event);
-/* Whether a counter only informs the rank's own host, and no stream waits for it. (LINE is awaited by a call on another
- * stream; here all launches of a rank are on one stream.) */
+/* Whether a counter only informs the rank's own host, and no stream waits for it. (Calls on other streams wait for
+ * LINE; but here all launches of a rank are on one stream.) */
 static inline bool verify_is_own(uint32_t counter)
 {
     return counter == CECL_COUNTER_BEGUN || counter == CECL_COUNTER_REPLAY ||

@@ -219,8 +219,8 @@ static ceclResult_t do_wait(struct verifier *v, int rank, const struct cecl_step
     return ceclSuccess;
 }
 
-/* Finds the other lane's last event before step `at`, or before this launch if the lane has no such step in it. False:
- * the other lane has not come so far yet. */
+/* Finds the other lane's last event before step `at`; if that lane has no step before `at`, its last event before this
+ * launch. False: the other lane has not come so far yet. */
 static bool other_lane(const struct verifier *v, int rank, const struct cecl_plan *plan,
                        uint32_t at, uint32_t *event)
 {
@@ -367,7 +367,7 @@ static ceclResult_t advance_lane(struct verifier *v, int rank, int lane, uint32_
     return ceclSuccess;
 }
 
-/* Walks `rank` until it has to wait; in a random order, for a few steps only. */
+/* Walks `rank` until it has to wait; if the order is random, for a few steps only. */
 static ceclResult_t advance(struct verifier *v, int rank, bool *moved)
 {
     struct verify_rank *me = &v->ranks[rank];

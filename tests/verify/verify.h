@@ -4,8 +4,8 @@
  * It builds the happens-before order that flags and streams guarantee (vector clocks), then proves the following. No
  * deadlock is possible. Any two accesses to the same byte are ordered if one is a write: within a call, between calls,
  * and against the user's own accesses before and after. Every output byte is written exactly once in a call, from the
- * right source byte. No byte outside the output and staging is written. A rank leaves a barrier after all ranks have
- * come to it. */
+ * right source byte. No byte outside the output and staging is written. A rank leaves a barrier only after all ranks
+ * have come to it. */
 #ifndef CECL_VERIFY_VERIFY_H
 #define CECL_VERIFY_VERIFY_H
 
@@ -16,15 +16,15 @@
  * and writes new input.
  *
  * The verifier tracks every single byte, so keep call.bytes small (tens of bytes). The calls must be valid and equal on
- * all ranks; the plans may be wrong. Returns ceclSuccess, ceclOutOfMemory, or ceclInternalError; then cecl_message()
- * describes the first fault (call, rank, step, bytes). */
+ * all ranks; the plans may be wrong. Returns ceclSuccess, ceclOutOfMemory, or ceclInternalError if
+ * it finds a fault; cecl_message() then describes the first one (call, rank, step, bytes). */
 ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks);
 
 /* A message or a put, which is no call of all ranks. It has memory of its own at both ranks: the sender's user writes
  * it before the launch that has the message, and the receiver's user reads it after that launch. */
 struct cecl_verify_message {
     int from, to;
-    uint32_t bytes; /* size of the message's memory at both ends; all of them must arrive */
+    uint32_t bytes; /* size of the message's memory at both ends; all bytes must arrive */
 };
 
 /* A rank's launch: its plan of a call, or of messages. Part i of a plan of messages is message messages[i]. */
