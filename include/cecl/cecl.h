@@ -432,8 +432,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitRankConfig(ceclComm_t *comm, int 
  * ranks between ceclGroupStart and ceclGroupEnd. It should also make collectives in a group:
  * outside a group every rank except the first comes late to each collective (see Collectives). These
  * calls wait for the other ranks, so they need a thread for each rank: ceclCommSplit, ceclCommShrink,
- * ceclWindowShare, ceclWindowFree and ceclAlltoAllv; under CECL_CHECK=1 ceclMemFree; outside a group
- * captured calls, collectives among more than 64 ranks, and under CECL_CHECK=1 all collectives.
+ * ceclWindowShare, ceclWindowFree and ceclAlltoAllv; under CECL_CHECK=1 ceclMemFree. If they are in no
+ * group, so do captured calls, collectives of more than 64 ranks, and under CECL_CHECK=1 all collectives.
  * Ownership, errors: as ceclCommInitRankConfig. */
 CECL_API CECL_CHECKED ceclResult_t ceclCommInitAll(ceclComm_t *comms, int ndev, const int *devlist);
 
@@ -461,9 +461,9 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommInitOob(ceclComm_t *comm, int nranks,
  * newcomm  [out] written on success only. It must not be NULL, even with CECL_SPLIT_NOCOLOR; in that
  *          case the handle becomes NULL.
  * config   NULL: the settings of `comm`, without its options (ceclSetOptions). Otherwise the new
- *          communicator's settings, equal on all ranks of a color. cudaDevice is ignored, because
- *          the rank keeps its GPU; device must be AUTO, or the kind that `comm` runs on. Read during
- *          the call only.
+ *          communicator's settings, read during the call only, and equal on all ranks of a color.
+ *          cudaDevice is ignored, because the rank keeps its GPU; device must be AUTO, or the kind
+ *          that `comm` runs on.
  * Collective over `comm`: all ranks call, even those without a color; not in a group. Blocking;
  * waits at most the timeout of `comm` (over several hosts CECL_INIT_TIMEOUT_MS) for ranks that have not
  * come to the call, and then at most CECL_INIT_TIMEOUT_MS while the new communicators are made.

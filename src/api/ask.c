@@ -1,5 +1,5 @@
 /* The public functions that return a communicator's limits, how many of its calls were late, a part of its shared
- * memory, and its handle for kernels. */
+ * memory, and the struct that users' kernels need. */
 #include "comm/comm.h"
 #include "flags/flags.h"
 #include "launch/launcher.h"
@@ -38,7 +38,7 @@ CECL_API ceclResult_t ceclCommLimits(ceclComm_t comm, ceclLimits_t *limits)
         .types = (UINT32_C(1) << CECL_NUM_TYPES) - 1,
         .smPolicy = comm->options.sm_policy,
         .hostFlags = comm->engine.flags.on_host};
-    /* keeps the thread's last message: types_of() records one for each type that an operation does not take */
+    /* types_of() records a message for each type that an operation does not take; the thread's last message stays */
     cecl_keep_message(words);
     for (int op = 0; op < CECL_NUM_RED_OPS; op++)
         limits->reductions[op] = types_of((ceclRedOp_t)op);

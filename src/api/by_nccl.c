@@ -88,7 +88,7 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                                const uint16_t *host, int nhosts)
 {
     char words[CECL_MESSAGE_BYTES];
-    CECL_TRY(check_settings(comm)); /* equal on all ranks, so no peer waits for this one */
+    CECL_TRY(check_settings(comm)); /* fails on all ranks or on none: no peer waits */
     ceclResult_t local = open_alone(comm, all, oob->deadline);
     /* on the host device, CECL_NCCL_PATH must name a library that stands in for NCCL */
     if (local == ceclSuccess)
@@ -102,7 +102,7 @@ ceclResult_t cecl_comm_by_nccl(ceclComm_t comm, struct cecl_oob *oob, const stru
                                              "not supported; call ceclCommInitRank for each rank");
     if (opened != ceclSuccess)
         return local != ceclSuccess ? cecl_fail_with(local, words) : opened;
-    if (local != ceclSuccess) /* the peers learn of it at their first agreement */
+    if (local != ceclSuccess) /* in their first agreement peers learn the error */
         return cecl_lifeline_agree(&oob->line, cecl_fail_with(local, words), oob->deadline, NULL);
     comm->net->line = oob->line;
     oob->line = (struct cecl_lifeline){0};

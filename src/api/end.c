@@ -28,11 +28,11 @@ ceclComm_t cecl_comm_alloc(void)
 /* Frees the parts of a communicator whose threads have ended; unless `drained`, keeps what pending work may use. */
 static void free_parts(ceclComm_t comm, bool drained)
 {
-    if (!drained) /* a thread that gives back a launch must see that the communicator has ended */
+    if (!drained) /* a graph may still give back a launch; its thread sees by `magic` that the communicator has ended */
         comm->magic = 0;
     cecl_mesh_close(comm->mesh);
     cecl_windows_end(comm, drained);
-    /* before the flags are freed: by this registry other communicators read them, to learn how far the calls are */
+    /* before the flags are freed: other communicators' threads read in them, by the registry, which calls are done */
     if (drained)
         cecl_registry_close(&comm->registry);
     cecl_launcher_free(comm, drained);

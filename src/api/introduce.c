@@ -158,8 +158,8 @@ static bool have_one_gpu(const struct cecl_hello *a, const struct cecl_hello *b)
     return memcmp(a->gpu.uuid, b->gpu.uuid, sizeof(a->gpu.uuid)) == 0;
 }
 
-/* Refuses two ranks on one GPU, unless CECL_SHARE_GPU=1. In one process always refuses them: their streams may share a
- * hardware queue, where one rank's wait would block the other rank's work that would end it. */
+/* Refuses two ranks on one GPU: always if they are in one process, otherwise unless CECL_SHARE_GPU=1. In one process
+ * streams of both ranks may share a hardware queue. There one rank's wait would hold up work that ends this wait. */
 static ceclResult_t may_have_gpus(const struct cecl_hello *a, const struct cecl_hello *b)
 {
     if (!have_one_gpu(a, b))

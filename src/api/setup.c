@@ -98,8 +98,8 @@ static void settle_sizes(ceclComm_t comm, const struct cecl_hello *all)
             host ? (int64_t)threshold(comm, CECL_TUNE_STAGING_MAX_BYTES) : staging_of(comm, least);
 }
 
-/* The time after which a small call's kernel ends its own wait, which the watchdog cannot see. It is longer than the
- * watchdog's time limit, so that the watchdog, which can name a late peer, reports first. */
+/* The time after which a small call's kernel stops waiting for data in slots, which the watchdog does not see. It is
+ * longer than the watchdog's time limit: if a peer has not begun the call, the watchdog sees it, and reports first. */
 static uint64_t small_timeout_ns(ceclComm_t comm)
 {
     const uint64_t bound = (uint64_t)comm->config.timeout_ms;

@@ -1,6 +1,6 @@
 /* ceclCommSplit and ceclCommShrink. Both find out which ranks are members of the new communicator. Then the members
- * join as in init.c. Their all-gather is over the parent's mesh in a split on one host, over TCP in a split over
- * several, and in the parent's shared memory in a shrink, because then the mesh may be broken. */
+ * join as in init.c. A split's all-gather uses the parent's mesh on one host, and TCP over several hosts. A shrink's
+ * all-gather uses the parent's shared memory, because the parent's mesh may be broken. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,15 +173,15 @@ static ceclResult_t exchange_in_mesh(struct cecl_oob *oob, const void *send, voi
     struct members *members = oob->context;
     const ceclResult_t met = cecl_gather(members->parent, "join", send, members->parts, bytes);
     members->is_unmet = met != ceclSuccess;
-    oob->deadline = cecl_deadline(oob->timeout_ms); /* anew after the wait for other colors */
+    oob->deadline = cecl_deadline(oob->timeout_ms); /* anew: other colors may come late */
     for (int m = 0; m < members->count && recv && met == ceclSuccess; m++)
         memcpy((char *)recv + (size_t)m * bytes,
                members->parts + (size_t)members->parent_ranks[m] * bytes, bytes);
     return met;
 }
 
-/* The error of a join that failed with `joined`. If the parent has failed, it is the parent's error: a member that gave
- * up because of that error may not have told the others. */
+/* The error of a join that failed with `joined`: the parent's error if the parent has failed. Members that gave up
+ * because of the parent's failure may not have told the others. */
 static ceclResult_t ask_parent(ceclComm_t comm, ceclResult_t joined)
 {
     char words[CECL_MESSAGE_BYTES];
@@ -225,7 +225,7 @@ CECL_API ceclResult_t ceclCommSplit(ceclComm_t comm, int color, int key, ceclCom
 {
     CECL_PUBLIC;
     CECL_TRY(cecl_comm_check(comm));
-    /* refused without telling the peers, because they may be ranks of this thread, which cannot come now */
+    /* refused without an exchange: peers may be ranks of this thread, which cannot take part while it is here */
     CECL_TRY(cecl_group_check_outside("ceclCommSplit", ""));
     CECL_INSIDE(comm, "ceclCommSplit");
     return cecl_comm_add_cure(comm, split(comm, color, key, newcomm, config),

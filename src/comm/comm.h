@@ -48,9 +48,9 @@ struct cecl_watch {
     bool running;
     _Atomic bool stop;
     pthread_mutex_t lock; /* held while a failed communicator is released */
-    bool told, silenced;  /* peers were notified; cecl_flags_silence has succeeded */
+    bool told, silenced;  /* told: peers were notified. silenced: flags were silenced */
     bool complained;      /* the user was warned that the driver holds up the release */
-    /* when waits began: of collectives, of collectives while the driver does not answer, and of captured calls */
+    /* since when waits last: of collectives (blind: while the driver does not answer), and of captured calls (turns) */
     struct cecl_clock flags, blind, turns;
     bool kernels_ended; /* no kernel of the program or of cecl waits for peers any more */
 };
@@ -67,7 +67,7 @@ struct cecl_worker {
     pthread_mutex_t lock;
     pthread_cond_t news; /* signalled when there is an answer, or the thread has ended */
     bool ended;
-    /* how many questions were asked; the number of the last answered question */
+    /* asked: how many questions so far. answered: the number of the last answered question */
     uint64_t asked, answered;
     ceclResult_t result; /* the last answer */
     char words[CECL_MESSAGE_BYTES];
@@ -114,7 +114,7 @@ struct ceclComm {
     struct cecl_waits waits;
     struct cecl_watch watch;
     struct cecl_worker worker;
-    /* written only by a thread that is inside a call; read before a thread enters */
+    /* set by a thread that is inside; other threads read it before they enter */
     _Atomic bool finalized;
     int ranks_here;  /* ranks in this process, including this one */
     bool shares_gpu; /* some ranks share a GPU (CECL_SHARE_GPU=1) */
@@ -128,8 +128,8 @@ struct ceclComm {
     struct {
         ceclComm_t next;
         bool is_idle;          /* when the process began to end, all calls were done */
-        uint32_t word, calls;  /* at that time: the main lane's epoch; the value of `done` */
-        uint64_t one_sided;    /* at that time: how many one-sided calls */
+        uint32_t word, calls;  /* at that time, word: the main lane's epoch; calls: `done` */
+        uint64_t one_sided;    /* at that time: how many one-sided calls were made */
     } living;                  /* an entry of living.c's list */
     _Atomic uint32_t captured; /* captured calls whose graphs still exist */
     _Atomic(const char *) last_captured; /* the name of the call that was captured last, or NULL */

@@ -38,7 +38,7 @@ struct cecl_history {
 struct cecl_history_difference {
     int rank;                 /* the other rank */
     uint32_t call;            /* the first call that is known to differ, counted from 1 */
-    bool has_mine, has_facts; /* whether this rank's facts are known; whether both are */
+    bool has_mine, has_facts; /* this rank's facts are known; both ranks' are */
     struct cecl_facts mine, theirs;
 };
 

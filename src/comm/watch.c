@@ -140,6 +140,6 @@ ceclResult_t cecl_watch_drain(ceclComm_t comm, int64_t deadline)
         cecl_pause_us(pause_us);
         pause_us = pause_us < 1000 ? 2 * pause_us : pause_us;
     }
-    /* a peer that gave up may have ended waits of these calls; it notified this rank first, so this finds the error */
+    /* A peer that gave up may have ended waits of these calls. It notified this rank first, so the error is here. */
     return cecl_comm_hear(comm);
 }

@@ -10,7 +10,7 @@
 /* A write that takes longer counts as held up. Most take microseconds or, on a shared GPU, a few time slices. */
 #define HELD_UP_MS 200
 #define LAND_MS 2000 /* how long to wait for words that are written after a copy */
-/* for how many ns a stream is queried without pauses; how many us each pause after that lasts */
+/* a stream is queried without pauses for SPIN_NS, then with pauses of PAUSE_US */
 #define SPIN_NS 200000
 #define PAUSE_US 50
 

@@ -268,8 +268,8 @@ struct cecl_device_ops {
      *     stream_check -> order_begin -> memops, copies, reduce ... -> order_end -> graph_keep -- */
 
     /* In each launch of the graph, the work that is captured from here on waits for what the order's event marks at the
-     * time of the launch. If the same capture has called order_end for this order before, that work also waits for the
-     * last such call. */
+     * time of the launch. If the same capture has called order_end for this order before, that work also waits for all
+     * that the capture had before the last such call. */
     ceclResult_t (*order_begin)(struct cecl_device *dev, struct cecl_order *order,
                                 ceclStream_t stream, const struct cecl_capture *capture);
     /* Each launch of the graph records the order's event here, unless the same capture calls order_end for the
@@ -351,7 +351,7 @@ struct cecl_device {
     bool meets;
 };
 
-/* What a rank tells its peers about the GPU that it would use. All zero: no GPU is usable. */
+/* What a rank tells its peers about the GPU that it would use. A zeroed struct counts as no usable GPU. */
 struct cecl_gpu_id {
     uint8_t uuid[16];
     int32_t ordinal; /* -1 if there is no GPU at all */

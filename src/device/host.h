@@ -37,7 +37,7 @@ ceclResult_t host_map(void *addr, size_t bytes, int fd, int64_t offset, const ch
 /* host_words.c: words that streams write and wait for, across processes. */
 /* Wakes the threads that sleep in host_word_wait, so that they look at the word again. */
 void host_word_wake(const uint32_t *word);
-void host_word_write(uint32_t *word, uint32_t value); /* and wakes those threads */
+void host_word_write(uint32_t *word, uint32_t value); /* also wakes these threads */
 void host_word_copy(uint32_t *dst, const void *src);  /* `src` may be unaligned */
 void host_word_wait(const uint32_t *word, uint32_t value, enum cecl_memop_kind kind);
 

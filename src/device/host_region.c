@@ -37,7 +37,7 @@ struct run {
     uint64_t at;               /* an address in the mapping */
     struct host_mapping first; /* the mapping's first line */
     uint64_t end;              /* 0: nothing is mapped at `at` */
-    bool mapped, readable;     /* whether the byte at `at` is mapped; whether it can be read */
+    bool mapped, readable;     /* of the byte at `at` */
 };
 
 static bool take_for_run(void *context, const struct host_mapping *mapping)

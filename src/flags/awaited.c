@@ -5,8 +5,8 @@
 
 _Static_assert(CECL_COUNTER_SIGNAL - CECL_COUNTER_READY == CECL_ROW_SIGNAL, "in the same order");
 
-/* The first word is awaited->begun. The next ones are awaited->now; a communicator of one rank also keeps here the
- * words of its signals to itself. */
+/* The number of words for this rank's own host: awaited->begun, then those of awaited->now. A communicator of one rank
+ * also has here the words of its signals to itself. */
 size_t cecl_awaited_own_words(int nranks)
 {
     return 1 + (nranks == 1 ? 2 : 1) * (size_t)cecl_hosted_awaited_words(nranks);

@@ -182,8 +182,8 @@ ceclResult_t cecl_flags_open(struct cecl_flags *flags, struct cecl_pool *pool,
             flags->counters[lane].values = cecl_flags_source(flags, lane, 0);
     }
     atomic_store((_Atomic uint32_t *)flags->done, CECL_FIRST_EPOCH);
-    /* Now each flag holds CECL_FIRST_EPOCH or a value just below. Each wait is for a later value, so only a peer's
-     * signal ends it. */
+    /* Now each flag has the value of CECL_FIRST_EPOCH or, from the trial, of the epoch before. Waits are for later
+     * values, so only a peer's signal ends them. */
     return ceclSuccess;
 }
 

@@ -108,10 +108,10 @@ struct cecl_flags {
     _Atomic uint32_t side_a_main;
     _Atomic uint32_t releases; /* after a failure: how often waits were released */
     _Atomic bool silent;       /* after a failure: no call may begin any more */
-    uint32_t *done; /* host-visible: the progress of calls, in main phases and unsignalled calls */
+    uint32_t *done; /* host-visible: how many main phases and calls without phases have ended */
     uint32_t *late; /* host-visible: see cecl_flags_gave_up_on */
     struct cecl_splits_trouble *trouble; /* host-visible: see cecl_flags_trouble */
-    /* for captured calls, see turns.h: the number of the last call; how often a wait for a number was released */
+    /* for turns.h. numbered: the number of the last captured call. tries: how often waits for numbers were released */
     _Atomic uint32_t numbered, tries;
     /* host-visible: whether a captured call runs, for calls whose signals do not show that; see turns.h */
     uint32_t *replay;

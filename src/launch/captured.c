@@ -33,9 +33,9 @@ ceclResult_t cecl_captured_hold(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* Sleeps 1 ms and returns true; returns false once the deadline has passed. Called while a graph still holds a call,
- * for up to 2 s (gone_ms of the launcher): a destroyed graph holds its calls until the graph's launches are done, and
- * the device may report late that they are. */
+/* Sleeps 1 ms and returns true; returns false once the deadline has passed. Called for up to 2 s (the launcher's
+ * gone_ms) while graphs hold calls: a destroyed graph holds its calls until its launches are done, and the device may
+ * report their end late. */
 static bool pause_until(int64_t deadline)
 {
     if (cecl_ms_left(deadline) == 0)

@@ -62,8 +62,8 @@ static ceclResult_t check_uses(ceclComm_t comm, const struct cecl_use *uses, siz
 void cecl_settle_say_private(ceclComm_t comm, const char *call, const struct cecl_use *use)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    struct cecl_region
-        region; /* on the host device a shared mapping of a file stands for GPU memory, registered or not */
+    struct cecl_region region;
+    /* on the host device a shared mapping of a file stands for GPU memory, even if it is not registered */
     if (comm->config.check && comm->dev->kind == CECL_KIND_HOST &&
         comm->dev->ops->region_find(comm->dev, use->buffer, &region) == ceclSuccess &&
         region.kind == CECL_REGION_NONE && !atomic_flag_test_and_set(&said))

@@ -10,7 +10,7 @@
 static const ceclExplanation_t nothing = {
     .zeroSm = 1, .path = "nothing to do", .reason = "count is 0"};
 
-/* Adds the copies between private memory and bounce buffers, a list of launches, to the explanation. */
+/* Adds to the explanation a list of launches, which copy between private memory and bounce buffers. */
 static ceclResult_t add_carried(const struct cecl_launch *carried, ceclExplanation_t *explanation)
 {
     const struct cecl_told told = {0};

@@ -243,7 +243,7 @@ void cecl_group_forget(ceclComm_t comm)
             cecl_fail(ceclInvalidUsage, "a communicator ended while calls of the group waited for "
                                         "ceclGroupEnd: no call of the group is carried out"));
     if (is_open)
-        cecl_group_take_out(cecl_group_current(), comm); /* a refused call leaves an empty launch */
+        cecl_group_take_out(cecl_group_current(), comm); /* a refused call's launch may be empty */
 }
 
 /* ---- carrying the group out */

@@ -93,7 +93,7 @@ struct cecl_launch {
     struct cecl_call *calls;
     struct cecl_origin *origins; /* [ncalls] */
     uint32_t ncalls, nfull, room;
-    /* in a group: the number of the latest call, and at the group's end how many calls the group has */
+    /* in a group. number: the latest call's. group_calls: how many calls the group has; set at the group's end */
     uint32_t number, group_calls;
     uint64_t *layouts; /* the layouts of all calls */
     size_t nlayouts, layouts_room;

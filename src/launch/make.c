@@ -203,7 +203,7 @@ static ceclResult_t ask_places(const struct cecl_launches *all, struct cecl_laun
         result = cecl_exchange_call(comm, is_refused ? &refused : &launch->calls[0],
                                     cecl_launches_failure(all, comm));
     } else if (!is_refused)
-        result = cecl_comm_async(comm); /* in a failed communicator they have not */
+        result = cecl_comm_async(comm); /* if it has failed, calls were not compared */
     CECL_TRY(result);
     cecl_exchanged_places(comm, &launch->calls[0], comm->launcher->layout);
     struct cecl_call derived = launch->calls[0];

@@ -35,8 +35,8 @@ void cecl_messenger_close(ceclComm_t comm)
 
 /* ---- checking */
 
-/* Refuses a launch with more messages with a peer than a ring has slots: perhaps the peer takes none of them until this
- * rank has posted all. Each captured message of a group needs a word of its own, of which there are CECL_HANDED. */
+/* Refuses a launch with more messages with a peer than a ring has slots: if the peer takes none of them before all are
+ * posted, this rank would never find room. Each captured message of a group needs one of the CECL_HANDED words. */
 ceclResult_t cecl_check_counts(const struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;

@@ -352,8 +352,8 @@ static ceclResult_t issue_call(struct making *making, ceclStream_t work)
     return cecl_comm_break(making->comm, cecl_fail_with(result, words));
 }
 
-/* Makes room for pairs (slot, value): three for each wait (after, reached, signal), four for the call (line, after,
- * signal, done). */
+/* Makes room for pairs (slot, value): at most three for each wait (its `after`, `reached` and `of`) and four for the
+ * rest of the call (its `after` and `done`; `after` and `of` of the signal that it sends). */
 static ceclResult_t reserve_values(struct cecl_launcher *launcher, uint32_t nwaits)
 {
     struct cecl_one_sided_room *room = &launcher->one_sided;

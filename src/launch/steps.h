@@ -5,8 +5,8 @@
 
 #include "launch/launcher.h"
 
-/* -- describe.c: describes calls, and settles their windows: makes sure that each window still describes the memory at
- * its addresses -- */
+/* -- describe.c: describes calls, and settles their windows, which means: makes sure that each window still describes
+ * the memory at its addresses -- */
 
 /* Describes a call, whose op the caller has put into call->op, and adds it to the launch. Registers the memory that the
  * call uses, if the communicator registers on use. If recvbuff is private, derives a call with a bounce buffer.

@@ -117,7 +117,7 @@ static ceclResult_t check_block(ceclComm_t comm, int from, int to, uint64_t at, 
                      from, to, bytes, at, buffer, owner, room, cecl_comm_hint(comm));
 }
 
-/* Checks that blocks lie within the peer's buffers. They may not, if the counts of the two ranks do not match.
+/* Checks that blocks lie within the peer's buffers. If the two ranks' counts do not match, a block may lie outside.
  * `fetched_at`: where the block for this rank lies in the peer's sendbuff, if this rank fetches it; otherwise NULL. */
 static ceclResult_t check_blocks(ceclComm_t comm, const struct cecl_call *call, int peer,
                                  const struct cecl_place_record *record, const uint64_t *fetched_at)
@@ -225,7 +225,7 @@ static ceclResult_t learn_places(struct cecl_launch *launch)
     return ceclSuccess;
 }
 
-/* If a rank came later than this one, adds copies of private inputs to bounce buffers, from which that rank fetches. */
+/* If a rank came later than this one, adds copies from private inputs to bounce buffers, where it fetches them. */
 static ceclResult_t lend_inputs(struct cecl_launch *launch)
 {
     ceclComm_t comm = launch->comm;
@@ -243,8 +243,8 @@ static ceclResult_t lend_inputs(struct cecl_launch *launch)
 #define PATIENCE_MAX_NS \
     UINT64_C(100000000) /* most ns that wait_ns() adds for registering, and worth_ns() returns */
 
-/* How long this rank waits for late ranks. If it has just registered memory, it waits longer by the time that this
- * took: peers often have new memory at the same call, and may take longer to register it. */
+/* How long this rank waits for late ranks. If it has just registered memory, it waits longer, by the time that
+ * registering took: peers often have new memory at the same call, and may take longer to register it. */
 static uint64_t wait_ns(ceclComm_t comm)
 {
     const uint64_t took = cecl_registry_told_ns(&comm->registry);

@@ -31,7 +31,7 @@ CECL_API void cecl_record(const char *format, ...)
 ceclResult_t cecl_fail_with(ceclResult_t result, const char *text)
 {
     cecl_record("%s", text);
-    function.is_unnamed = result != ceclSuccess; /* on success this restores an older message */
+    function.is_unnamed = result != ceclSuccess; /* ceclSuccess: `text` is an older message */
     return result;
 }
 
