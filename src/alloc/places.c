@@ -283,7 +283,7 @@ static enum missing what_is_missing(const struct cecl_places *places,
     return what;
 }
 
-/* The shortest of the longer waits: in less time no rank would arrive. */
+/* A longer wait begins only if at least this much time is left: in less time no rank would arrive. */
 #define LEAST_WAIT_NS 10000u
 
 static uint64_t unspent(const struct cecl_places *places)
@@ -310,7 +310,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = unspent(places); /* `spent` is more if this rank cannot run or decide */
+    const uint64_t most = unspent(places); /* `spent` is more if a rank got no core or must meet */
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;

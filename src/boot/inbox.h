@@ -34,7 +34,7 @@ struct cecl_inbox {
 /* A message's sender, number, size and descriptors. */
 struct cecl_letter {
     int rank;
-    uint32_t number; /* the sender's */
+    uint32_t number; /* as given to cecl_inbox_send */
     size_t bytes;
     int nfds, fds[CECL_INBOX_FDS]; /* close-on-exec; the caller closes them */
 };
@@ -47,14 +47,15 @@ bool cecl_inbox_is_taken(const char name[40], char kind);
  * datagram. */
 void cecl_inbox_ring(int from, const char name[40], char kind);
 
-/* An inbox whose listener is -1 may be closed. */
+/* cecl_inbox_close has no effect if the listener is -1. */
 ceclResult_t cecl_inbox_open(struct cecl_inbox *inbox, const struct cecl_inbox_address *mine,
                              char kind);
 void cecl_inbox_close(struct cecl_inbox *inbox);
 
-/* Sends a message, whole or not at all, without waiting. rank: the sender's. number: the message's. Returns 0 or an
- * errno; ECONNREFUSED: nobody listens. EPERM: the listener is another user's. EPIPE, ECONNRESET: the receiver
- * turned this rank away; a second try may succeed. */
+/* Sends a message, whole or not at all, without waiting. Returns 0 or an errno. ECONNREFUSED: nobody listens. EPERM:
+ * another user listens. EPIPE, ECONNRESET: the receiver turned this rank away; a second try may succeed.
+ * rank    of the sender
+ * number  of the message */
 int cecl_inbox_send(const struct cecl_inbox_address *to, char kind, int rank, uint32_t number,
                     const void *message, size_t bytes, const int *fds, int nfds);
 

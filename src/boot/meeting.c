@@ -24,7 +24,7 @@
 #define NAP_MAX_NS 1000000
 #define NAP_RANK_NS 40000
 #define NOBODY (-1)
-#define LOGGED_BYTES 8192 /* bytes reserved in the log for each rank: at least 4 calls */
+#define LOGGED_BYTES 8192 /* bytes reserved in the log for each rank, enough for 4 calls */
 #define READING_MS 1000   /* how long a rank that gives up still reads the log */
 
 enum kind { COMES = 1, GIVES_UP, REFUSES };
@@ -32,7 +32,7 @@ enum kind { COMES = 1, GIVES_UP, REFUSES };
 /* What a rank appends to the log. A page has room for a whole number of events, so no event crosses a page, and the
  * kernel writes each one whole. */
 struct event {
-    uint64_t sum; /* hash of the rest: up to Linux 6.7 readers may see the size before the bytes */
+    uint64_t sum; /* hash of the rest: up to Linux 6.7 the file may grow before it has the bytes */
     int32_t kind, rank;
     int32_t result;  /* GIVES_UP, REFUSES: ceclResult_t, with `words` */
     int32_t missing; /* GIVES_UP: the member that had gone, or NOBODY */
@@ -164,7 +164,7 @@ static ceclResult_t name_lists(const struct cecl_meeting_plan *plan, int other,
 }
 
 /* Whether this rank has read the log up to the event of its present call. Until then this rank may read events that end
- * an earlier call of its own, if that call failed before reading them. */
+ * an earlier call of its own, if that call failed before it had read them. */
 static bool is_mine(const struct stay *stay)
 {
     const struct cecl_meetings *meetings = stay->meetings;
@@ -177,7 +177,7 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
     stay->meetings->seats[rank].came = 0;
     if (rank != stay->meetings->rank || !is_mine(stay))
         return;
-    /* if a rank with another list timed out, its message may name ranks not on this list; then names both lists */
+    /* the rank that timed out may have another list, and name ranks not on this one: so the message names both lists */
     const bool differ = why->lists_differ || (why->kind == GIVES_UP && why->missing == NOBODY);
     stay->is_over = true;
     stay->result = differ && !equal(&why->members, &stay->plan->members)
@@ -185,9 +185,9 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
                        : cecl_fail_with((ceclResult_t)why->result, why->words);
 }
 
-/* Whether an earlier failure ends the call that `rank` makes with this list. It does if the list has a rank whose call
- * failed and, if the failure names a missing rank, also that rank. Then that failure and all earlier ones no longer
- * count for `rank`. If no failure ends the call, none of them counts for `rank` any longer.
+/* Whether an earlier failure also ends the call that `rank` makes with this list. It does if a rank whose call failed
+ * is on the list. If the failure names a missing rank, that rank must be on the list, too. Looks at the oldest failure
+ * first, until one ends the call. No failure that was looked at counts for `rank` again.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)
@@ -232,7 +232,7 @@ static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeti
  * rank. WHO_WAIT: those of WHO_LIST_IT, the ranks that list one of those, and so on. */
 enum spread { SAME_LIST, WHO_LIST_IT, WHO_WAIT };
 
-/* Finds the ranks whose calls end when one rank's call fails. lists: [out] all ranks that are on their lists */
+/* Finds the ranks whose calls end when one rank's call fails. lists: [out] all ranks that these calls list */
 static void find_ended(const struct cecl_meetings *meetings, int rank,
                        const struct cecl_rank_set *members, enum spread spread,
                        struct cecl_rank_set *ended, struct cecl_rank_set *lists)
@@ -435,7 +435,7 @@ ceclResult_t cecl_meeting_join(const struct cecl_meeting_plan *plan, void *parts
             if (why != ceclSuccess) {
                 event.result = (int32_t)why;
                 cecl_keep_message(event.words);
-                CECL_TRY(say(plan->meetings, &event)); /* another rank's event may come first */
+                CECL_TRY(say(plan->meetings, &event)); /* another event may precede it in the log */
                 end = cecl_deadline(READING_MS);
                 continue;
             }

@@ -364,7 +364,7 @@ ceclResult_t mesh_send(struct cecl_mesh *mesh, int peer, char kind, const void *
             return cecl_fail(ceclTimeout, "rank %d took no message in time", peer);
         if (atomic_load(&mesh->interrupted))
             return mesh_interrupted(mesh);
-        /* this is the thread that exchanges, so while it waits it takes the descriptors of others */
+        /* while the thread that exchanges descriptors waits, it takes those of others */
         if ((kind == MESH_EXCHANGE || fds == &mesh->memory) && !bears)
             mesh_take_fds(mesh);
         poll(NULL, 0, 1);

@@ -103,7 +103,7 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine);
 
 /* Sends `fd` to the peers in other processes and receives theirs. fds[r] is a copy of rank r's descriptor, or, for a
  * rank of this process, that descriptor itself. So a rank keeps its own descriptor open until all have agreed that they
- * are done (cecl_mesh_agree). But a rank that fails may close it earlier, and its number may then name another file:
+ * are done (cecl_mesh_agree). But a rank that fails may close it earlier, and the number may then be another file's: so
  * after each use ask cecl_mesh_fd_is_gone. On failure no copy is left open. Collective. */
 ceclResult_t cecl_mesh_exchange_fd(struct cecl_mesh *mesh, int fd, int *fds);
 bool cecl_mesh_fd_is_gone(const struct cecl_mesh *mesh, int peer);
@@ -151,7 +151,7 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Fails with ceclRemoteError if `peer` has died or has left. Succeeds if `peer` gave up but has not left, or is this
  * rank. */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
-/* cecl_mesh_left: whether `peer` has said goodbye. cecl_mesh_left_with: whether with an epoch; then sets *epoch. */
+/* cecl_mesh_left: whether `peer` has said goodbye. cecl_mesh_left_with: whether with an epoch; if so, sets *epoch. */
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *epoch);
 /* Tells all peers that this rank gives up, and why. Never blocks, and may not reach all peers. */

@@ -46,7 +46,7 @@ struct mesh_row {
 /* An exchange of descriptors with the peers in other processes. */
 struct mesh_fds {
     uint32_t number;
-    int count, *of; /* how many descriptors have not come; [nranks] those that have, or -1 */
+    int count, *of; /* how many descriptors have not come; of: [nranks] those that have, or -1 */
     struct cecl_vote failed; /* the first error while this rank took descriptors */
 };
 

@@ -39,7 +39,7 @@ _Static_assert(sizeof(struct cecl_tcp_id) <= CECL_UNIQUE_ID_BYTES, "the id must 
 /* What a rank says: first that it joins; later, over its line, messages of these kinds. */
 enum { CECL_TCP_PART = 1, CECL_TCP_FAILURE, CECL_TCP_GOODBYE };
 struct cecl_tcp_said {
-    uint64_t kind; /* CECL_TCP_MAGIC: joins, all fields are set; a kind above: only `part` is */
+    uint64_t kind; /* CECL_TCP_MAGIC: joins, and sets all fields; a kind above: sets only `part` */
     char part[CECL_OOB_PART_BYTES]; /* what this rank sends to the others, or a failure's message */
     uint8_t nonce[16];
     int32_t rank, nranks;

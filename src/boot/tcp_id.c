@@ -77,7 +77,6 @@ static int fitness(const struct ifaddrs *one, const char *wanted)
     return family == AF_INET ? 2 : family == AF_INET6 ? 1 : 0;
 }
 
-/* Finds the address that suits best. */
 static ceclResult_t choose_address(union cecl_tcp_address *at)
 {
     const char *wanted = cecl_setting_text(CECL_SET_SOCKET_IFNAME);

@@ -392,7 +392,7 @@ static void attend(struct root *root, int wait_ms)
         root->polls[asked++] = (struct pollfd){.fd = root->callers[i]->fd, .events = POLLIN};
     if (is_open)
         root->polls[asked++] = (struct pollfd){.fd = root->listener, .events = POLLIN};
-    if (poll(root->polls, asked, wait_ms) < 0) { /* then tries to read from all connections */
+    if (poll(root->polls, asked, wait_ms) < 0) { /* tries to read from all connections */
         if (errno != EINTR) /* the limit of descriptors was lowered, or there is no memory */
             cecl_pause_us(REST_MS * 1000);
         while (at < asked)

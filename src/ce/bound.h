@@ -4,7 +4,7 @@
 
 #include "ce/engine.h"
 
-/* A command: work of one kind on one lane. One call to the device issues it; each reduction takes a call of its own. */
+/* A command: work of one kind on one lane. One call to the device issues a command, or a single reduction of it. */
 enum cecl_command_kind {
     CECL_COMMAND_MEMOPS,
     CECL_COMMAND_COPIES,
@@ -134,7 +134,7 @@ bool cecl_fuse(const struct cecl_plan *plan, uint32_t at, struct cecl_fused *fus
 
 /* Whether the nranks - 1 steps from `at` on differ only in their peers, which are rank + 1, rank + 2, ... */
 bool cecl_is_for_all(const struct cecl_plan *plan, uint32_t at);
-/* Whether one kernel can carry out the whole plan: a barrier, the reduction, and a barrier. The result is equal on all
+/* Whether one kernel can carry out the whole plan: a barrier, the reduction, and a barrier. The answer is equal on all
  * ranks. */
 bool cecl_fuses_all(const struct cecl_plan *plan);
 

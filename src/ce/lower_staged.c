@@ -265,7 +265,7 @@ static ceclResult_t run(const struct pipeline *pipeline, struct cecl_plan *plan)
     CECL_TRY(begin_member(pipeline, &sent));
     CECL_TRY(begin_member(pipeline, &reduced));
     cecl_plan_barrier(plan);
-    /* the flags that the side lane awaits come after this barrier, but CUDA does not take flags for dependencies */
+    /* the flags that the side lane awaits come after this barrier, but CUDA does not see flags as dependencies */
     side_follows(plan);
     uint32_t arrived = main_turn(pipeline, &sent, plan);
     while (reduced.member < pipeline->count) {

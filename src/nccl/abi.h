@@ -30,7 +30,7 @@ enum { CECL_NCCL_BFLOAT16 = 9 }; /* a value of ncclDataType_t */
     }
 
 #define CECL_NCCL_WIN_COLL_SYMMETRIC 1 /* a flag of ncclCommWindowRegister */
-#define CECL_NCCL_SHRINK_ABORT 1       /* of ncclCommShrink: NCCL first ends the parent's calls */
+#define CECL_NCCL_SHRINK_ABORT 1       /* a flag of ncclCommShrink: NCCL ends the parent's calls */
 
 /* ncclGetVersion gives 10000 * major + 100 * minor + patch. */
 #define CECL_NCCL_VERSION(major, minor) (10000 * (major) + 100 * (minor))

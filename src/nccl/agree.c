@@ -14,8 +14,8 @@
 #define LINE_BYTES 64 /* each rank's words have a cache line of their own */
 #define SPINS 1000    /* a wait polls this many times, then sleeps between polls */
 
-/* What a rank tells the others. In agreement n it writes n << 1 | can to told[n & 1]. Two words are enough, because a
- * rank ends agreement n only after it has read the words of all ranks, so no rank is two agreements ahead. */
+/* What a rank tells the others. In agreement n it writes 2 * n, plus 1 if it can capture, to told[n & 1]. Two words are
+ * enough: a rank ends agreement n only after it has read the words of all ranks, so no rank is two agreements ahead. */
 struct cecl_nccl_words {
     _Alignas(LINE_BYTES) _Atomic uint64_t told[2];
     _Atomic uint64_t calls; /* collectives that cecl has made so far */
@@ -151,7 +151,7 @@ static ceclResult_t await_rank(const struct cecl_nccl_comm *comm,
         const ceclResult_t result = reason_to_end(comm, theirs, rank, deadline);
         if (result != ceclSuccess) {
             cecl_log(CECL_LOG_WARN, comm->rank, "%s", cecl_message());
-            /* so peers that wait for this rank learn that it gives up */
+            /* tells peers that wait for this rank that it gives up */
             cecl_nccl_library()->ceclCommRevoke(comm->ours);
             return result;
         }

@@ -34,7 +34,7 @@ extern const char *const cecl_nccl_op_names[CECL_NCCL_OPS];
 struct cecl_nccl_way {
     enum cecl_nccl_reason reason; /* why NCCL makes the call; NO_REASON: cecl makes it */
     int policy;                   /* the ceclSmPolicy_t with which cecl makes the call */
-    bool is_captured;             /* see captured.h; false if decide.c did not ask */
+    bool is_captured;             /* a graph captures the call; false if decide.c did not ask */
     bool is_open;                 /* not decided yet: the end of the call's group decides */
 };
 

@@ -1,5 +1,5 @@
 /* Captured calls. A call on a capturing stream becomes a part of a graph, which the program may replay any number of
- * times. Trials do not time captured calls: a verdict on the program's other calls, or else the table, decides on them.
+ * times. Trials do not time captured calls: a verdict on other calls or, without one, the table of gains.c decides.
  *
  * If cecl may make a captured call, ranks agree whether cecl can capture it on every rank. If it cannot on some rank,
  * for example because of a buffer, all ranks pass the call to NCCL. Captured sends and receives always go to NCCL. */

@@ -237,7 +237,7 @@ static bool begin_abort(struct cecl_nccl_comm *entry)
     return is_begun;
 }
 
-/* claims: NCCL's communicator must also end. Returns whether the caller must end NCCL's communicator. */
+/* claims: whether NCCL's communicator must also end. Returns whether the caller must end NCCL's communicator. */
 static bool abort_it(ncclComm_t comm, bool claims)
 {
     pthread_mutex_lock(&lock);

@@ -49,7 +49,7 @@ static enum cecl_nccl_reason reason_of_kind(const struct cecl_nccl_call *call,
     return CECL_NCCL_NO_REASON;
 }
 
-/* For CECL_NCCL=auto: NO_GAIN, unless the table says that cecl is faster. */
+/* For CECL_NCCL=auto: NO_GAIN, unless the table of gains.c says that cecl is faster. */
 static enum cecl_nccl_reason reason_of_table(const struct cecl_nccl_process *process,
                                              const struct cecl_nccl_call *call,
                                              const struct cecl_nccl_comm *comm,
@@ -109,8 +109,8 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
         way.reason = reason_of_table(process, call, comm, group);
-    /* set even if NCCL makes the call: in a group, because one library makes all captured collectives; and for the
-     * table of calls */
+    /* Asks the driver about some calls that NCCL makes, too: in a group, because one library makes all its captured
+     * collectives, and for --stats, which shows which calls were captured. */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);
     if (learns && (way.is_captured || !in_group))
@@ -137,8 +137,8 @@ static ncclResult_t refuse(const struct cecl_nccl_call *call)
     return ceclInvalidUsage;
 }
 
-/* CECL_NCCL=strict refuses calls that only move data and go to NCCL. Exceptions: empty calls; a rank that does not
- * exist, because NCCL refuses the call; ranks whose policies differ (none of them off), which pass all calls. */
+/* CECL_NCCL=strict refuses calls that only move data and go to NCCL, with three exceptions: empty calls; calls whose
+ * root or peer does not exist, which NCCL refuses; and all calls if ranks have different policies, none of them off. */
 static bool is_to_refuse(const struct cecl_nccl_process *process, const struct cecl_nccl_call *call)
 {
     const enum cecl_nccl_reason reason = call->way.reason;

@@ -85,7 +85,7 @@ void cecl_nccl_family_keep(ncclComm_t comm, uint64_t key, int rank, int nranks)
     cecl_nccl_family_forget(
         comm); /* a communicator with this address may have ended without cecl's knowledge */
     struct member *member = has_members() ? calloc(1, sizeof(*member)) : NULL;
-    if (!member) /* then NCCL makes all calls of its children */
+    if (!member) /* no key is kept, so NCCL makes all calls of the children */
         return;
     *member = (struct member){.comm = comm, .key = key, .rank = rank, .nranks = nranks};
     CECL_LOCKED(&lock);

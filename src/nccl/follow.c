@@ -88,8 +88,8 @@ static ncclResult_t follow_one(ncclResult_t result, ncclComm_t *comm, ncclComm_t
 }
 
 /* Whether NCCL still works in the background after a call that returned ncclSuccess. NCCL does so in a split, shrink or
- * grow of a non-blocking communicator: only the ncclGroupEnd inside that call returns ncclInProgress. teller: the
- * communicator whose state says whether NCCL is done */
+ * grow of a non-blocking communicator: only the ncclGroupEnd inside that call returns ncclInProgress.
+ * teller  the communicator whose state says whether NCCL is done */
 static bool goes_on(ncclComm_t teller)
 {
     const struct cecl_nccl_comm *entry = cecl_nccl_comm_find(teller);
@@ -121,7 +121,7 @@ ncclResult_t ncclGroupStart(void)
 }
 
 /* Carries out cecl's part of a group, after NCCL's part. If NCCL has returned an error, makes neither
- * communicators nor calls; if a call was refused, no calls. */
+ * communicators nor calls. If a call was refused, makes no calls. */
 static ncclResult_t end_group(struct cecl_nccl_group *group, ncclResult_t result)
 {
     if (!cecl_nccl_group_ended(group))

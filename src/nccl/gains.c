@@ -21,8 +21,8 @@ static const struct gain gains[] = {
     /* "All-gather in place": 1.19, 1.21 and 1.16 x at 16, 64 and 256 MiB. Out of place, with the own block copied by a
      * kernel (CECL_SM_ALLOW): 1.15, 1.18 and 1.18 x. Out of place was not measured at 1 and 4 MiB. */
     {CECL_NCCL_OP_ncclAllGather, 4, MIB(16), MIB(256)},
-    /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.51 x in place, 1.36 to 1.48 x out of place. 4 MiB out of place: 26.2 us (in
-     * the text below the table), NCCL 36.5. */
+    /* "2 GPUs, CECL_SM_ALLOW": 1.24 to 1.51 x in place, 1.36 to 1.48 x out of place. 4 MiB out of place: cecl 26.2 us
+     * (in the text below the table), NCCL 36.5. */
     {CECL_NCCL_OP_ncclAllGather, 2, KIB(512), MIB(256)},
     /* "Small calls by one kernel": 1.69 to 1.43 x. nccl-tests: 1.00 to 1.31 x, but 0.83 to 0.89 x with 16 KiB. From 4
      * MiB on cecl is faster out of place (1.16 x with 64 MiB), but in place nccl-tests measured 0.80, 0.92 and 0.95 x

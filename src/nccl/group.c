@@ -74,7 +74,7 @@ static bool have_one_result(const struct cecl_nccl_call *a, const struct cecl_nc
 }
 
 /* How many calls cecl makes in a stage at most: collectives of one communicator, or messages from one rank to another.
- * They are counted in this way so that all ranks find the same stages. An NCCL group may have any number of calls. */
+ * All ranks of these calls count alike, so they find the same stages. An NCCL group may have any number of calls. */
 static int most_at_once(const struct cecl_nccl_call *call)
 {
     const struct cecl_nccl_comm *comm = cecl_nccl_comm_find(call->comm);
@@ -172,7 +172,7 @@ ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group)
         place(&group->kept[i]);
         serves = serves || cecl_nccl_is_served(&group->kept[i].call);
     }
-    if (!serves) { /* passes all calls, so NCCL's group is as without cecl */
+    if (!serves) { /* NCCL gets all calls in one group, as without cecl */
         result = cecl_nccl_group_pass(group, group->kept, group->count);
         group->count = 0;
     }

@@ -44,7 +44,7 @@ struct cecl_nccl_group {
 /* The calling thread's group. */
 struct cecl_nccl_group *cecl_nccl_group(void);
 
-/* Note that the program has opened or ended a group. cecl_nccl_group_ended returns whether it was the outermost one. */
+/* Called when the program opens or ends a group. cecl_nccl_group_ended returns whether the group was the outermost. */
 void cecl_nccl_group_opened(struct cecl_nccl_group *group);
 bool cecl_nccl_group_ended(struct cecl_nccl_group *group);
 
@@ -61,9 +61,9 @@ void cecl_nccl_wishes_drop(const struct cecl_nccl_wish *wishes, int count);
 bool cecl_nccl_group_take(struct cecl_nccl_group *group, const struct cecl_nccl_call *call,
                           struct cecl_nccl_comm *comm, ncclResult_t *result);
 
-/* Called before NCCL's outermost group ends, unless the end is only simulated. Decides on the calls that were left open
- * until now, because learning must not note the calls of a group that only this rank simulates or refuses. If cecl
- * makes no call of the group, puts all kept calls into NCCL's group. Returns the first error. */
+/* Called before NCCL's outermost group ends, unless the end is only simulated. Decides on the calls that were left
+ * open. It does so only now, because learning must not note the calls of a group that only this rank simulates or
+ * refuses. If cecl makes no call of the group, puts all kept calls into NCCL's group. Returns the first error. */
 ncclResult_t cecl_nccl_group_decide(struct cecl_nccl_group *group);
 
 /* Puts the `count` calls from `kept` on into NCCL's open group. Returns NCCL's first error. */

@@ -75,7 +75,7 @@ static void keep_reservation(const struct cecl_trial *trial, int64_t now_ns)
 /* What a verdict says about NCCL's way and another way. `after_ns` is computed from the gain, which decided the
  * verdict, and not from the other way's median. */
 struct summary {
-    double before_ns, after_ns, percent; /* times of one step; percent negative: shorter */
+    double before_ns, after_ns, percent; /* a step's times, and the change; negative: shorter */
     double gain;
     uint32_t counts[2];
 };

@@ -327,7 +327,7 @@ static ceclResult_t make(struct cecl_nccl_meeting *meeting, struct cecl_nccl_com
     return entry->reason == CECL_NCCL_NO_REASON ? make_on_all(meeting, entry) : ceclSuccess;
 }
 
-/* Does not make a communicator if `meeting` is NULL: then this rank does not meet the others. */
+/* meeting NULL: this rank does not meet the others, so it makes no communicator. */
 static ceclResult_t find_and_make(ncclComm_t comm, struct cecl_nccl_comm *entry,
                                   struct cecl_nccl_meeting *meeting)
 {

@@ -13,7 +13,6 @@
 
 static struct cecl_nccl_process process;
 
-/* Marks a forked child, in which cecl makes no call. */
 static void mark_forked(void)
 {
     process.is_forked = true;

@@ -20,7 +20,6 @@ bool cecl_nccl_uses_sms(const struct cecl_nccl_call *call, struct cecl_nccl_comm
  * a call that is captured on `stream`. NULL: `stream` does not capture. */
 ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream);
 
-/* Makes `call` by NCCL. */
 ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call);
 
 /* Whether NCCL has finished enqueueing calls on `comm` in the background. entry: the entry of `comm`, or NULL. */

@@ -32,7 +32,7 @@ static void note_calls(const struct cecl_nccl_kept *kept, int count)
             cecl_nccl_note_served(kept[i].comm, &kept[i].call);
 }
 
-/* Returns the stage's result. Reports an error as that of the first communicator that was not aborted. */
+/* Returns the stage's result. An error counts as one of the first communicator that was not aborted. */
 static ncclResult_t leave_all(const struct cecl_nccl_kept *kept, int count, ceclResult_t result)
 {
     struct cecl_nccl_comm *comm = NULL;
@@ -55,8 +55,8 @@ static bool has_new_stream(const struct cecl_nccl_group *group, int index)
     return first == &group->kept[index];
 }
 
-/* `before`: makes the stream of the stage's call `first` wait for all other streams of the group's kept calls on the
- * same communicator. Otherwise makes those streams wait for it. */
+/* Orders the stream of call `first` with the other streams on which the group has calls of the same communicator.
+ * before  true: that stream waits for the others; false: the others wait for it */
 static ceclResult_t order_with_all(const struct cecl_nccl_group *group,
                                    const struct cecl_nccl_kept *first, bool before)
 {
@@ -72,8 +72,8 @@ static ceclResult_t order_with_all(const struct cecl_nccl_group *group,
 }
 
 /* NCCL orders all streams of a group's calls on one communicator. A cecl group has one stream for each communicator,
- * the stream of the stage's first call. So before the stage this stream waits for the streams of all kept calls, and
- * after the stage they wait for it. */
+ * the stream of the stage's first call. So before the stage this stream waits for the others, and after the stage the
+ * others wait for it. */
 static ceclResult_t order_streams(const struct cecl_nccl_group *group,
                                   const struct cecl_nccl_kept *kept, int count, bool before)
 {

@@ -152,7 +152,7 @@ static void note_host_time(struct cecl_trial *trial, uint64_t host_ns)
     trial->longest_ns = ns > trial->longest_ns ? ns : trial->longest_ns;
 }
 
-/* How many repetitions make a period of LEAST_PERIOD_NS, by their mean time on this host without the longest one. */
+/* How many repetitions make a period of LEAST_PERIOD_NS, by their mean time on this host. Leaves out the longest. */
 static uint32_t merged_of(const struct cecl_trial *trial)
 {
     const uint64_t count = trial->seen > 2 ? trial->seen - 2 : 1;
@@ -194,7 +194,7 @@ static void try_later(struct cecl_trial *trial, uint32_t word)
     uint32_t least = 1;
     trial->is_busy = (word & CECL_DECISION_BUSY) != 0;
     let_go(trial);
-    if (trial->is_busy) /* some rank's process tries another communicator */
+    if (trial->is_busy) /* another communicator of some rank's process has a trial */
         least = trial->attempt < 5 ? 4u << trial->attempt : 64u;
     else if (!is_early)
         trial->offers = longer_offer(trial->offers, merged);

@@ -139,11 +139,12 @@ void cecl_trial_cancel(struct cecl_trial *trial);
 struct cecl_trial_mark cecl_trial_boundary(struct cecl_trial *trial, bool was_whole,
                                            uint64_t host_ns);
 
-/* Publishes how long the period of `sample` took. `number`: trial->trials at the mark. ns: 0 if the time was not
- * measured */
+/* Publishes how long the period of `sample` took.
+ * number  trial->trials at the mark
+ * ns      0 if the time was not measured */
 void cecl_trial_publish(struct cecl_trial *trial, uint32_t number, int sample, uint64_t ns);
 
-/* Whether the next boundary lies within a period: no decision is made there, if the repetition before it is whole. */
+/* Whether the next boundary lies within a period. No decision is made there if the repetition before it is whole. */
 static inline bool cecl_trial_is_within(const struct cecl_trial *trial)
 {
     return trial->state == CECL_TRIAL_RUNNING && trial->repeated + 1 < trial->merged;

@@ -73,8 +73,8 @@ static bool is_repeated(struct cecl_period *period, uint64_t end, uint32_t lengt
            part(period, end, length, raised) == part(period, end - length, length, raised);
 }
 
-/* Guesses a period: how many calls ago the same GRAM calls came that have now come again. The guess becomes the
- * candidate if the last two periods of this length are equal. */
+/* Guesses a period: how many calls ago the latest GRAM calls came the last time. The guess becomes the candidate if the
+ * last two periods of this length are equal. */
 static void guess(struct cecl_period *period)
 {
     if (period->searched < GRAM)

@@ -106,7 +106,7 @@ struct cecl_net {
     int wake; /* an eventfd, for the thread */
     _Atomic bool failed, stop, is_held, has_ended;
     char words[CECL_MESSAGE_BYTES]; /* why the communicator has failed */
-    struct cecl_clock seen;         /* since when both words are unchanged */
+    struct cecl_clock seen;         /* since when *begun and *ended are unchanged */
     int64_t error_since; /* since when (cecl_now_ms) NCCL has reported an error; 0: it has not */
 };
 
@@ -155,8 +155,9 @@ void cecl_net_fail(struct cecl_net *net, const char *words);
 /* After an error of NCCL, at `since` (cecl_now_ms): waits NEWS_MS at most for the line's news of the rank that caused
  * the error. */
 void cecl_net_await_news(const struct cecl_net *net, int64_t since);
-/* Ends NCCL's communicator, the thread and the line. Returns false, and all three stay, if NCCL's does not end in time.
- * is_held  graphs hold calls. NCCL's would end only after the graphs, so it stays. After a failure: false, all stay */
+/* Ends NCCL's communicator, the thread and the line. If NCCL's does not end in time, all three stay: returns false.
+ * is_held  graphs hold calls: NCCL's communicator stays, because it would end only after them. If the communicator has
+ *          failed, all three stay: returns false */
 bool cecl_net_shut(struct cecl_net *net, bool is_held);
 
 #endif

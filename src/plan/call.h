@@ -41,7 +41,7 @@ struct cecl_call {
     struct cecl_buffer send;
     struct cecl_buffer recv; /* recvbuff; for an in-place reduce-scatter, the caller's sendbuff */
     uint64_t count;          /* number of elements, by the caller's arguments */
-    uint64_t bytes;          /* the largest block; own layout: 0; splits: all of recvbuff */
+    uint64_t bytes;          /* of the largest block; own layout: 0; splits: of all of recvbuff */
     int32_t rank, nranks;
     int32_t root; /* 0 if the op has no root; for a message, the peer */
     uint8_t type; /* ceclDataType_t */

@@ -87,7 +87,7 @@ enum cecl_step_kind {
 struct cecl_step {
     uint8_t kind; /* enum cecl_step_kind */
     uint8_t lane; /* the lane on which the step runs */
-    /* SIGNAL, WAIT, POST. A signal to this rank itself tells this rank's host; with TURN or CALL it tells all
+    /* SIGNAL, WAIT, POST. A signal to this rank itself tells this rank's host; a signal of TURN or CALL tells all
      * peers */
     uint16_t peer;
     uint32_t

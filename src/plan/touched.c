@@ -87,7 +87,6 @@ static struct extent input_of(const struct cecl_call *call)
     return extent;
 }
 
-/* The blocks that this rank receives. */
 static struct extent output_of(const struct cecl_call *call)
 {
     struct extent extent = {0};

@@ -36,7 +36,7 @@ struct cecl_meeting {
     /* a word on this GPU in which a kernel's blocks are counted as they finish; 0 before and after the kernel. Kernels
      * that never run at the same time may share it */
     uint32_t *leaving;
-    /* DONE: gets `done_value` when all blocks have finished, including their waits */
+    /* CECL_MEET_DONE: gets `done_value` when all blocks have finished, including their waits */
     uint32_t *done;
     uint32_t done_value;
 };

@@ -171,11 +171,10 @@ cecl_splits_line_at(const struct cecl_splits_form *form, const void *table, uint
     return (const struct cecl_splits_line *)((const unsigned char *)table + rank * apart);
 }
 
-/* Finds where the blocks for rank `to` lie in the recvbuff of that rank. rows and places, both
- * [nranks * experts] in the order of received blocks: the number of rows and the first row of each
- * block. Blocks are cut off where recvbuff ends. Returns the rows that the rank would receive if
- * there were room, CECL_SPLITS_ROWS_MAX + 1 at most. *first: the index of the first block that does
- * not fit; untouched if all fit. */
+/* Finds where the blocks for rank `to` lie in that rank's recvbuff. Blocks are cut off where recvbuff ends. Returns
+ * the rows that the rank would receive if there were room, CECL_SPLITS_ROWS_MAX + 1 at most.
+ * rows, places  [out, nranks * experts] each block's number of rows and first row, in the order of received blocks
+ * first         [out] the index of the first block that does not fit; untouched if all fit */
 uint64_t cecl_splits_place(const struct cecl_splits_form *form, const void *table, uint32_t to,
                            uint64_t *rows, uint64_t *places, uint32_t *first);
 
