@@ -14,8 +14,8 @@
 /* Exit codes, the same on all ranks. If one rank breaks off, it returns END_BROKEN, and its team ends the others. */
 enum { END_FINE = 0, END_WRONG = 1, END_USAGE = 2, END_BROKEN = 3 };
 
-/* A collective, or messages of all ranks, as data. Tables of other libraries' functions have the indices of
- * `collectives`. */
+/* A collective, or messages of all ranks, as data. Tables of other libraries' functions have one entry for each entry
+ * of `collectives`, in the same order. */
 struct op {
     const char *name;
     bool block_per_rank; /* sendbuff holds a block for each rank; false: one block */
@@ -26,7 +26,7 @@ struct op {
     bool passes_on; /* recvbuff holds the previous rank's block; bandwidths are one block / time */
     bool one_way; /* passes_on, but only from even ranks to odd ranks; even ranks receive nothing */
     bool in_place_too; /* also measured in place unless an option says otherwise */
-    double bus;        /* busbw is this x algbw, and unless passes_on, x (ranks - 1) / ranks */
+    double bus; /* busbw is bus x algbw if passes_on, else bus x algbw x (ranks - 1) / ranks */
     ceclResult_t (*call)(const void *send, void *recv, size_t count, ceclDataType_t type,
                          ceclComm_t comm, ceclStream_t stream);
     /* What a side does with its recvbuff before its first call and after its last one; NULL: nothing. Collective. */
@@ -170,7 +170,7 @@ bool side_nccl_make(struct side *side, bool copy_engine);
  * False: no memory. */
 bool side_graph_make(struct side *side, const struct run *run, const struct side *inner);
 
-/* clock_cuda.c or clock_absent.c. Us that `iterations` calls on the stream take; negative on failure. */
+/* clock_cuda.c or clock_absent.c. The time of `iterations` calls on the stream, in us; negative on failure. */
 double clock_time(struct side *side, const struct run *run, const void *send, size_t block,
                   int iterations);
 /* A mark on the run's stream: with CUDA an event. clock_between takes two marks that the stream has passed, frees
@@ -196,8 +196,8 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
 /* elements.c. Small numbers, whose sums are exact in any order, in the types in which reductions are measured.
  * elements_can: whether the sums of `nranks` such numbers are exact in the type. */
 bool elements_can(const struct type *type, int nranks);
-/* elements_fill writes the elements that a key names. elements_wrong: how many elements differ from the sums over
- * all keys. */
+/* elements_fill writes the elements that follow from a key. elements_wrong: how many elements differ from the sums of
+ * the elements of all keys. */
 void elements_fill(unsigned char *out, const struct type *type, uint64_t key, size_t bytes);
 long long elements_wrong(const unsigned char *got, const struct type *type, const uint64_t *keys,
                          int nkeys, size_t bytes);

@@ -107,7 +107,7 @@ static ceclResult_t pass_one_way(const void *send, void *recv, size_t count, cec
     return pass(&collectives[OP_SEND], send, recv, count, type, comm, stream);
 }
 
-/* The recvbuffs into which ranks put. Sides share them when they open, because a stream that captures cannot. */
+/* The recvbuffs into which ranks put. A side shares them as windows when it opens: a captured call could not. */
 static struct shared {
     ceclComm_t comm;
     const void *recv;

@@ -6,7 +6,7 @@
 
 #include "bench.h"
 
-/* Long options; -b, -e and -f are shared too. */
+/* Long options that the programs share; they also share -b, -e and -f. */
 enum {
     OPTION_HELP = 256,
     OPTION_OP,

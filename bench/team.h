@@ -10,7 +10,7 @@
 /* All calls are collective. */
 struct team {
     void (*barrier)(void);
-    void (*max)(double *values, int count); /* each becomes the greatest of all ranks' */
+    void (*max)(double *values, int count); /* makes each the greatest of all ranks' */
     void (*sum)(long long *value);
     void (*bcast)(void *data, size_t bytes, int root);
     ceclResult_t (*comm_init)(ceclComm_t *comm, const ceclConfig_t *config);

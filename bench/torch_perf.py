@@ -8,8 +8,8 @@
 
 fsdp     a step of examples/pytorch/fsdp2.py's model: fp32 parameters, computed in bfloat16. Sides: nccl (gradients are
          sent and added as fp32), cecl (cecl.fsdp.use) and nccl16 (gradients are sent and added as bfloat16)
-ulysses  tensors of 32 heads of 128, bfloat16, to the layout of attention and back, forward and backward. The forward
-         exchange is also timed in a CUDA graph and beside a matrix product. Sides: cecl (cecl.ulysses) and nccl
+ulysses  brings tensors of 32 heads of 128, bfloat16, to the layout of attention and back, forward and backward. The
+         forward exchange is also timed in a CUDA graph and beside a matrix product. Sides: cecl (cecl.ulysses) and nccl
          (permute, all_to_all_single, permute)
 frees    a step that gathers 64 MiB a rank beside four matrix products of 8192, on buffers that stay, and on buffers
          that are returned to the driver after each step and allocated before the next. Run it with and without cecl-run

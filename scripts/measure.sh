@@ -7,7 +7,7 @@
 #   full   the GPU tests and all measurements except the training
 #   data   the measurements that the charts show (docs/data/README.md), without tests
 #   train  only the training, without tests
-#   faults only what happens when ranks fail: with few and many hardware queues, a part of the fault suite, a soak
+#   faults only tests of failing ranks: with few and with many hardware queues; a part of the fault suite; a soak
 #   only   only the named measurements, without tests: all_gather alltoall allowed_sms reductions messages queues graphs
 #          puts splits published
 # Environment:

@@ -5,21 +5,21 @@ CUDA shows several; otherwise, and with --share-gpu, all ranks share one.
     scripts/measure_learn.py --cecl-run build/bin/cecl-run [--nccl FILE]
         [--nccl-tests FOLDER] [--keep FOLDER] [PART ...]
 
-What programs gain that have GPUs of their own, in one table each, after at most 290 s:
+These two print, after at most 290 s each, a table of what programs gain that have GPUs of their own:
     scripts/measure_learn.py --cecl-run FILE --nccl-tests FOLDER --seconds 290 --ranks 2,4 rows
     scripts/measure_learn.py --cecl-run FILE --seconds 290 large
 
 Parts (default: all but the last two), each of at most --limit seconds:
   fsdp2, fsdp4  FSDP2 with 2 and 4 ranks and trials until a decision, with reductions: losses within 1e-3 of plain
                 NCCL's, alike on all ranks
-  moves2, moves4  the same, gathers alone (CECL_SM_POLICY=never): bits as with plain NCCL
-  loop          a host-bound loop of two streams, with fewer and fewer waits for late ranks
-  late          the share of late calls in FSDP2 with 2 ranks, likewise
+  moves2, moves4  the same, but cecl serves only gathers (CECL_SM_POLICY=never): bits as with plain NCCL
+  loop          a host-bound loop of two streams, in turn with the default waits for late ranks and with two shorter ones
+  late          the share of late calls in FSDP2 with 2 ranks, with the same three waits in turn
   one           nccl-tests: an all-gather of one size 3,000 times, until a decision
-  programs      the same of all 11 programs of nccl-tests; those of messages alone have no trial
+  programs      the same for all 11 programs of nccl-tests; those of messages alone have no trial
   periods       5 programs of nccl-tests with several sizes and -n 200
   jax           tests/nccl/jax_calls.py under auto with trials
-  jax_graphs    the same under all, with collectives in XLA's command buffers, which are CUDA graphs
+  jax_graphs    the same with --policy all, and collectives in XLA's command buffers, which are CUDA graphs
   large         FSDP2 of 2.4 billion parameters at batch 2 and 1, with NCCL, with cecl-run and with collectives that do
                 nothing, in turn; a GPU for each rank
   rows          11 programs of nccl-tests, with NCCL and with cecl-run in turn, up to 3 rounds: the rows' times divided
@@ -224,8 +224,8 @@ def part_moves4(args, clock):
 
 
 def by_waits(args, part, what, steps, rounds, clock):
-    """Runs a program of 2 ranks in which cecl serves all calls, with fewer and fewer waits for late ranks, in turn.
-    Yields the side, what ranks got, and the share of late calls."""
+    """Runs a program of 2 ranks in which cecl serves all calls, in turn with the default waits for late ranks and with
+    two shorter ones. Yields the side (the setting), what ranks got, and the share of late calls."""
     sides = {"as it is": "", "late.behind_ns 0": "late.behind_ns * any 0\n",
              "and late.pending_ns 0": "late.behind_ns * any 0\nlate.pending_ns * any 0\n"}
     for number in range(rounds):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # packages.sh [--build] [CMAKE_OPTION ...]: builds the Debian packages in build/packages, and checks them: lintian
-# finds no error, and each file is in one package. As root also installs them, checks that a program of MPI builds and
+# finds no error, and each file is in one package. As root also installs them, checks that an MPI program builds and
 # runs with them, and removes them again. --build: only compiles.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)

@@ -185,7 +185,7 @@ static void by_nccl(void)
 
 static void (*const call_by[CONTENDERS])(void) = {by_kernel, by_kernel_and_word, by_cecl, by_nccl};
 
-/* Us of a call, on the slowest rank. */
+/* The time of a call on the slowest rank, in us. */
 static double measure(int contender, int calls)
 {
     float ms = 0;

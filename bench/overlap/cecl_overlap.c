@@ -39,8 +39,8 @@ static bool call_beside(struct side *side, const struct run *run, const void *se
     return gpu_start(b->gpu, run, &load);
 }
 
-/* Checks the call alone, then beside the GEMM. A first call may allocate memory and load kernels, which could wait for
- * streams that wait for the common start. */
+/* Checks the call alone, and only then beside the GEMM: a first call may allocate memory and load kernels, which could
+ * wait for streams that wait for the common start. */
 static bool check(struct bench *b, struct contender *c, size_t block)
 {
     const struct run run = run_of(b, c);

@@ -1,6 +1,6 @@
 /* The contenders: the sides of cecl_perf in most of their placements, and cecl once more with SMs allowed. A
- * reduction needs SMs anyway. Its contenders are cecl, NCCL, and NCCL with registered windows, which allow symmetric
- * kernels; all are out of place. */
+ * reduction needs SMs anyway, so its contenders are cecl, NCCL, and NCCL with registered windows, which let NCCL use
+ * its symmetric kernels; all are out of place. */
 #include "kinds.h"
 #include "overlap.h"
 

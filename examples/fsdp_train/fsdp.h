@@ -29,7 +29,7 @@ struct fsdp {
 
     /* Shards of all groups, one after the other. */
     size_t *offset;                     /* [groups + 1], elements */
-    float *parameters, *first, *second; /* one allocation */
+    float *parameters, *first, *second; /* one allocation; first, second: Adam's moments */
     void *gradients;                    /* elements */
 
     /* [prefetch + 1] buffers, each with room for a whole group. With comm->once: [groups], and each

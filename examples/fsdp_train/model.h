@@ -27,7 +27,7 @@ struct shape {
 /* The tensors of a group, in the order in which they lie in its flat buffer. */
 enum { EMBED_TABLE, EMBED_PLACES, EMBED_TENSORS }; /* [SYMBOLS][width], [sequence][width] */
 enum {
-    BLOCK_QKV,  /* [width][3 * width]: queries, keys, values, each head after head */
+    BLOCK_QKV,  /* [width][3 * width]: queries, keys, values; within each, head after head */
     BLOCK_OUT,  /* [width][width] */
     BLOCK_UP,   /* [width][4 * width] */
     BLOCK_DOWN, /* [4 * width][width] */

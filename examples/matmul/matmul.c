@@ -178,8 +178,8 @@ static char *compute_alone(struct job *j, const struct way *way)
     return alone.c;
 }
 
-/* Makes one step, and counts the wrong numbers in its result. First sets peers' blocks of A, if the step
- * gathers these, and all results to NaN. */
+/* Makes one step, and counts the wrong numbers in its result. Before that sets all results to NaN, and also
+ * peers' blocks of A if the step gathers these. */
 static long check_step(struct job *j, const struct way *way, void (*step)(struct job *),
                        const char *want)
 {

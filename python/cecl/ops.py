@@ -85,7 +85,7 @@ def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *ca
         made = torch.library.custom_op(qualified, function, mutates_args=mutated, schema=schema[at:])
         made.register_fake(fake or (lambda *arguments, **named: None))
         return
-    # not by custom_op: at each call it would check that the result is none of the arguments, for longer than the call takes
+    # not by custom_op: at each call it checks that the result is none of the arguments, which takes longer than the call
     torch.library.define(qualified, schema[at:], tags=(torch.Tag.pt2_compliant_tag,))
     torch.library.impl(qualified, "default", function)
     torch.library.register_fake(qualified, fake)
