@@ -63,7 +63,7 @@ struct standin_record {
 /* How many calls of `name` this process has made to the stand-in. */
 STANDIN_API size_t standin_calls(const char *name);
 
-/* Streams that can capture, each used by one thread; any other address cannot. Launches return when complete. */
+/* Streams that can capture, each for one thread; a stream at another address cannot. Launches return when complete. */
 struct standin_graph;
 STANDIN_API cudaStream_t standin_stream(void);
 STANDIN_API void standin_stream_free(cudaStream_t stream);
@@ -95,7 +95,7 @@ static inline void *standin_function(const char *name)
     }
     return dlsym(library, name);
 }
-/* The stand-in's own function, without the library under test. */
+/* The stand-in's own function of this name: its calls do not go through the library under test. */
 #define STANDIN(name) (__extension__(__typeof__(name) *) standin_function(#name))
 
 #endif

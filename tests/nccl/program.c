@@ -24,7 +24,7 @@ static bool make_calls(struct rank *rank)
 {
     static _Thread_local int in[MOST], out[MAX_RANKS * MOST];
     bool is_right = true;
-    for (int i = 0; i < 3; i++) /* 4 KiB each, the largest size of its class */
+    for (int i = 0; i < 3; i++) /* 4 KiB each, the largest size of its row in the table */
         is_right = CALL(ncclAllGather, in, out, 1024, ncclInt32, rank->comm, NULL) && is_right;
     is_right = CALL(ncclAllGather, in, out, 1025, ncclInt32, rank->comm, NULL) && is_right;
     for (int i = 0; i < 2; i++)

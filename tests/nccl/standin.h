@@ -77,7 +77,7 @@ void standin_note(const char *name, const uint64_t *words, size_t nwords);
 ncclResult_t standin_open(ncclComm_t *comm, const char *name, int nranks, int rank);
 
 /* standin_group.c. Carries out `op` now, or at the end of the group. On a non-blocking communicator, later calls of
- * standin_look carry it out, the third of them at the earliest. */
+ * standin_look carry it out, after three that do nothing. */
 struct op *standin_op(ncclComm_t comm);
 void standin_send(struct op *op, int peer, const void *bytes, size_t count);
 void standin_receive(struct op *op, int peer, void *bytes, size_t count);
@@ -89,7 +89,7 @@ void standin_drop(struct op *list);
 /* standin_stream.c. Whether the stream of these calls captures; if so, they become part of its graph. */
 bool standin_captures(struct op *list);
 
-/* Continues the job of `comm` in the background. Returns ncclInProgress, or the job's result. */
+/* standin_group.c. Continues the job of `comm` in the background. Returns ncclInProgress, or the job's result. */
 ncclResult_t standin_look(ncclComm_t comm);
 bool standin_is_ready(ncclComm_t comm);
 void standin_give_up(ncclComm_t comm);

@@ -22,7 +22,7 @@ static size_t passed(void)
 }
 
 /* Whether this rank's results are right, and come from cecl (served) or from NCCL. Makes reductions, because strict may
- * pass them, of two kinds, to notice a rank that is a call behind. Under auto, who carries them out is not checked. */
+ * pass them; of two kinds, to notice a rank that is a call behind. Under auto, who carries them out is not checked. */
 static bool sums(const struct rank *r, bool served)
 {
     bool is = true;

@@ -390,7 +390,7 @@ TEST_BEGINNING(ncclGroupEnd_waits_for_nccls_part_before_it_serves, 2, RANKS)
 /* The library sleeps by this function. With `pauses`, this thread's next sleep lasts until the abort is done. */
 static _Thread_local bool pauses;
 static _Atomic bool has_paused, has_aborted;
-static size_t looks; /* calls of the stand-in's ncclCommGetAsyncError when the abort was done */
+static size_t looks; /* calls of the stand-in's ncclCommGetAsyncError until the abort was done */
 
 __attribute__((visibility("default"))) int nanosleep(const struct timespec *time,
                                                      struct timespec *left)

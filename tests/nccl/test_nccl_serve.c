@@ -209,7 +209,7 @@ TEST_UNDER("off", nccl_receives_each_call_once)
     assert_true(run_ranks(RANKS, pass_each_op));
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         assert_int_equal(calls_of(names[i]), before[i] + RANKS);
-    /* Each Bcast makes one broadcast. */
+    /* Each ncclBcast calls ncclBroadcast once. */
     assert_int_equal(calls_of("ncclBroadcast"), broadcasts + 2 * RANKS);
 }
 
@@ -391,7 +391,7 @@ TEST_UNDER("all", an_aborted_communicator_leaves_no_descriptor_and_no_thread)
     leaves_nothing_behind(ncclCommAbort);
 }
 
-/* After the revocation NCCL's communicator still exists, but the threads of cecl's have ended. */
+/* After the revocation NCCL's communicator still exists, but cecl's has ended its threads. */
 TEST_OF_RANKS_UNDER("all", a_revoked_communicator_gives_up_what_serves_it, 2)
 {
     static _Atomic int come, gone;
@@ -470,7 +470,7 @@ TEST_RUN_BY(run_soon, "all", a_shrink_that_aborts_ends_the_parents_calls, RANKS)
     return is;
 }
 
-/* A thread of rank 0's process is the rank that joins. */
+/* The rank that joins: a thread that rank 0 starts. */
 static void *join_grown(void *argument)
 {
     struct rank *r = argument;
@@ -894,7 +894,7 @@ TEST_UNDER("all", a_thread_that_ends_in_a_group_leaves_no_memory)
 
 /* ---- CECL_NCCL=auto: the table of gains.c, whose sizes test_nccl_gains tests */
 
-enum { LARGE = 256 << 10 }; /* elements of bfloat16, which the table serves between two ranks */
+enum { LARGE = 256 << 10 }; /* elements of bfloat16: a size that is served between two ranks */
 
 /* The stand-in does not reduce this type, so it would refuse a passed call. */
 static bool passes_reductions(struct rank *r)
@@ -1009,7 +1009,7 @@ TEST_UNDER("auto", windows_belong_to_their_communicator)
         assert_true(run_ranks(2, split_after_a_window));
 }
 
-enum { BLOCK = LARGE, MESSAGE = 65536 /* more than the stand-in buffers */ };
+enum { BLOCK = LARGE, MESSAGE = 65536 /* more than fits in the stand-in's ring */ };
 
 /* A served gather, a passed message and a passed reduction. In every second group the message comes first. NCCL carries
  * out all messages of a group after its collectives. */

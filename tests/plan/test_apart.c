@@ -5,7 +5,7 @@
 #define CALLS_MAX 5
 #define BYTES 96 /* size of each window */
 
-/* A call of a group, and the bytes of each window that this rank uses for it. */
+/* The bytes of each window that this rank uses for a call of a group. */
 struct used {
     bool reads[CECL_WINDOW_POOL + 1][BYTES], writes[CECL_WINDOW_POOL + 1][BYTES];
 };

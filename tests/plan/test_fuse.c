@@ -316,7 +316,7 @@ TEST(calls_without_reductions_have_nothing_taken_over)
         }
 }
 
-/* Rank 1's plan of an all-reduce among 4 ranks whose kernel does everything; `at`: index of its first step. */
+/* Rank 1's plan of an all-reduce among 4 ranks, whose kernel takes over all steps. *all: the plans of all ranks. */
 static struct cecl_plan *fused_all_reduce(struct cecl_plan **all)
 {
     struct cecl_part part = reduction(CECL_OP_ALL_REDUCE, 4, 400);
@@ -452,7 +452,7 @@ static void kernels_of_a_bundle_take_over(struct cecl_way way, enum cecl_op_inde
     cecl_plan_free(&plan);
 }
 
-/* The last kernel signals for all, unless earlier kernels have written to peers. */
+/* The last kernel signals for all three, unless the earlier kernels have written to peers. */
 TEST(the_first_and_the_last_kernel_of_a_bundle_meet_peers)
 {
     const struct cecl_way reads = {.reduce = {.read_at_peers = true}},

@@ -44,7 +44,7 @@ TEST(every_word_of_a_layout_counts)
     }
 }
 
-/* Changes the fields that ranks must agree on, one by one. */
+/* Changes one of the fields in which ranks must agree: number `field`. False: there are no more. */
 static bool change(struct cecl_call *call, int field)
 {
     switch (field) {

@@ -10,7 +10,7 @@
 #define BYTES 16
 #define FIRST CECL_COUNTERS /* the counter of signal 0 */
 
-/* A put or a get: `owner` has the window, `mover` makes the call. Both signal by the same number. */
+/* A put or a get: `owner` has the window, `mover` makes the call. Both use the same signal number. */
 struct transfer {
     int owner, mover, number;
     bool gets;

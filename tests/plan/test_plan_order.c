@@ -188,7 +188,7 @@ static struct drawn as(struct drawn d, int how, uint64_t staging)
     return d;
 }
 
-/* A call of two ranks that keep `own` bytes each and exchange 4. */
+/* A call of two ranks. Each keeps `own` bytes, and sends 4 to the other. */
 static struct cecl_part swap_part(uint64_t layout[2][10], int rank, uint64_t own, uint64_t staging)
 {
     for (int r = 0; r < 2; r++)

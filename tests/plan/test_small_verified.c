@@ -1,6 +1,6 @@
 /* Small calls, and urgent ones that go through host memory: each has one exchange, and no barrier before it. Calls
  * alternate between two halves of the slots, or of that memory; one half is not enough. Also: the shape of these plans,
- * and which calls are urgent. tests/fuzz/fuzz_plan.c draws random ones, between others. */
+ * and which calls are urgent. tests/fuzz/fuzz_plan.c draws random ones among other calls. */
 #include "plans.h"
 
 #define SLOT 512

@@ -177,7 +177,7 @@ TEST(reduce_scatters_go_by_staging_from_192_mib_on)
     assert_int_equal(at.way.reduce.halved, 8 * MIB);
 }
 
-/* Staging is used if it holds two chunks for each of three peers, of at least the size that is worth it. */
+/* Staging is used if it holds, for each of three peers, two chunks of the smallest size that is worth it. */
 TEST(staging_is_worth_it_where_chunks_are_large)
 {
     static const struct {

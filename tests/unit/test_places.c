@@ -316,7 +316,7 @@ TEST_OF_VIEWS(a_late_peer_is_waited_for_as_long_as_a_late_call_costs)
     (void)wait_with(&views[0], &patience, stop, NULL, CECL_PLACES_LATE);
 }
 
-/* Makes a peer's next call when rank 0 asks for the second time, after it has waited for the peer. */
+/* Rank 0 asks this while it waits for a peer. The first time, time passes; the second time, the peer makes its call. */
 static bool peer_comes(void *context)
 {
     struct other *peer = context;
@@ -606,7 +606,7 @@ struct crowd {
     uint32_t nentries;
     unsigned seed;
     uint64_t wait_ns;
-    _Atomic int stopped, left; /* a rank gave up; number of ranks that came for the last time */
+    _Atomic int stopped, left; /* stopped: all waits end. left: ranks that come no more */
     struct seen *seen;         /* [ngroups][nranks] */
 };
 
@@ -757,7 +757,7 @@ TEST(more_ranks_than_bits_always_meet_fully)
     assert_int_equal(full_late[0], 25);
 }
 
-/* Up to 64 ranks go on without the missing one until the ring is full; more ranks wait for it at once. */
+/* Up to 64 ranks go on without the missing one until the ring is full; more than 64 wait for it at once. */
 static void waits_for_a_rank_that_stopped_coming_end(int nranks, int most_alone)
 {
     struct crowd crowd = {.nranks = nranks, .ngroups = 50, .nentries = 4, .seed = 3};

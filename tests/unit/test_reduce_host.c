@@ -31,7 +31,7 @@ static int end(void **state)
     return 0;
 }
 
-/* Source s lies `shift` + s bytes off alignment. place: the source that dst is, in place; -1: not in place. */
+/* Source s lies shift * (s + 1) modulo 16 bytes off alignment. place: the source that dst is; -1: not in place. */
 static void reduces_as_the_reference(struct cecl_reduction r, unsigned shift, int place,
                                      uint64_t seed)
 {

@@ -39,9 +39,9 @@ static struct fake {
         void *addr;
     } places[PIECES];
     void (*at_refusal)(void);
-    uint64_t process;          /* id of the exporting process */
-    _Atomic bool busy;         /* the GPU has work, for which closing would wait */
-    _Atomic int nasked, nbusy; /* looks at whether the GPU has work; regions closed while it had */
+    uint64_t process;              /* id of the exporting process */
+    _Atomic bool busy;             /* the GPU has work, for which closing would wait */
+    _Atomic int nasked, nbusy;     /* looks at `busy`; regions closed while it was set */
     ceclResult_t refused_posts[4]; /* error of a post, by peer */
 } fake;
 
@@ -876,8 +876,8 @@ static int rounds_of_a_call(uint64_t send, uint64_t recv)
     return rounds;
 }
 
-/* A range of addresses may have memory of both kinds. If windows of the two kinds replaced each other, describing a
- * call with a buffer of each kind would never end. */
+/* A range of addresses may have private and shared memory. If windows of the two kinds replaced each other, describing
+ * a call with a buffer of each kind would never end. */
 TEST_BETWEEN(a_range_with_private_memory_is_private, set_up, tear_down)
 {
     fake.unshared = 3;

@@ -72,7 +72,7 @@ WRAPPED(ceclResult_t, host_copies,
     return lose_batches ? ceclSuccess : __real_host_copies(dev, work, batch);
 }
 
-/* Replaces waits for words and writes of words in the same way. */
+/* Replaces the host device's waits for words and writes of words (by the linker). */
 static _Thread_local bool refuse_memops;
 WRAPPED(ceclResult_t, host_memops,
         (struct cecl_device * dev, ceclStream_t work, const struct cecl_memop *ops, size_t count))
@@ -82,7 +82,7 @@ WRAPPED(ceclResult_t, host_memops,
     return __real_host_memops(dev, work, ops, count);
 }
 
-/* Replaces reads of words in the same way: CUDA may delay them while the program frees memory. */
+/* Replaces reads of words (by the linker): CUDA may delay them while the program frees memory. */
 static _Atomic bool hold_reads, reads_are_held;
 WRAPPED(ceclResult_t, host_words_read,
         (struct cecl_device * dev, const uint32_t *words, size_t count, uint32_t *out))
@@ -95,7 +95,7 @@ WRAPPED(ceclResult_t, host_words_read,
     return __real_host_words_read(dev, words, count, out);
 }
 
-/* Replaces the watchdog's writes of device words in the same way: CUDA may delay one while streams wait. */
+/* Replaces the watchdog's writes of device words (by the linker): CUDA may delay one while streams wait. */
 static _Atomic bool hold_writes; /* delays rank 0's writes */
 static ceclComm_t holds;
 static const struct cecl_device *holds_on;
@@ -107,7 +107,7 @@ WRAPPED(ceclResult_t, host_words_release,
     return __real_host_words_release(dev, words, count, value);
 }
 
-/* Replaces the host's arithmetic in the same way, to delay reductions. */
+/* Replaces the host's arithmetic (by the linker), to delay reductions. */
 enum hold { NO_HOLD, HOLD_A_WHILE, HOLD_FOREVER };
 static _Atomic enum hold hold;
 static _Atomic int held, held_over; /* delayed reductions; how many of them have gone on */
@@ -367,8 +367,8 @@ static ceclResult_t gather_on(ceclStream_t stream)
     return result;
 }
 
-/* The device refuses the call's first command, a wait for the previous call on another stream. If the call then looked
- * pending, the watchdog would blame a peer, and no memory would be freed. */
+/* The device refuses the call's first command: to wait for the previous call, made on another stream. If the call then
+ * looked pending, the watchdog would blame a peer, and no memory would be freed. */
 TEST_BETWEEN(a_call_that_fails_before_it_begins_leaves_nothing_pending, NULL, calm)
 {
     ceclStream_t other;

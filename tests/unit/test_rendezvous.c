@@ -26,7 +26,7 @@ WRAPPED(ceclResult_t, host_mem_create,
     return __real_host_mem_create(dev, bytes, mem);
 }
 
-static _Atomic bool gives_up; /* the next import's owner says that it has closed the memory */
+static _Atomic bool gives_up; /* the owner of the memory imported next says that it has closed it */
 
 WRAPPED(ceclResult_t, host_mem_import,
         (struct cecl_device * dev, int fd, size_t bytes, struct cecl_mem *mem))

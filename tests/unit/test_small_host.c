@@ -34,7 +34,7 @@ static int n;
 static unsigned char *slots[MOST];
 static struct rank ranks[MOST];
 static uint32_t epoch;    /* number of the next call */
-static size_t calls[512]; /* sizes of calls, which are all all-gathers */
+static size_t calls[512]; /* sizes of the calls; each is an all-gather */
 static uint32_t ncalls;
 static bool is_counted; /* calls number themselves, as captured calls do */
 static bool delays;     /* ranks pause at times, which lets others run ahead */

@@ -106,7 +106,7 @@ static void *repeat_calls(void *argument)
                          (i % 20 == 19 && (round > 0 || i == 199) &&
                           ceclStreamSynchronize(me->comm, stream));
         }
-        me->allocations = allocations - before; /* those of the last round stay */
+        me->allocations = allocations - before; /* in the end, the last round's */
         me->plans = me->comm->launcher->plans_made - plans;
     }
     me->failed = ceclStreamDestroy(me->comm, stream) || me->failed;
@@ -115,7 +115,7 @@ static void *repeat_calls(void *argument)
 
 #define PLANS 3 /* of each rank */
 
-/* Makes ranks wait up to 1 s for each other. A call has a plan for each order in which ranks come; now there is one. */
+/* Makes ranks wait up to 1 s for each other. If all come in time, a call needs no plan for another order. */
 static void wait_for_late_ranks(void)
 {
     static const char text[] = "cecl-tuning 1\nlate.wait_ns * any 1000000000\n";
