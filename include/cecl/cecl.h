@@ -805,7 +805,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclShard(ceclComm_t comm, void *recvbuff, si
 
 /* Blocks of rows, for gathering and exchanging along any dimension of a tensor. All fields are in
  * elements and equal on all ranks. A pitch or stride of 0 takes the default that the call names. A
- * call with width 0 has no effect; rows 0 with another width are refused.
+ * call with width 0 has no effect; any other call with rows 0 is refused.
  *
  * Example: a tensor [a, b, c] in C order is cut along b into blocks of b / nranks. A block then has
  * rows = a; a row is contiguous, with width = b / nranks * c. In the whole tensor the rows of a
@@ -1181,11 +1181,11 @@ CECL_API CECL_CHECKED ceclResult_t ceclRecv(void *recvbuff, size_t count, ceclDa
  * staging in chunks, and a kernel reduces one chunk while the next arrives.
  *
  * A reduction's kernel holds its SMs while it waits for the same call's kernels on the peers.
- * Leave enough other SMs free for kernels of this rank that a peer awaits before it makes this call, and
- * for calls on other communicators, which a peer may run in another order. Otherwise the ranks wait for
- * each other until the timeout. A kernel that waits for its peers takes at most a quarter of the
- * GPU's SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream of cecl with
- * the highest priority, in the order of `stream`.
+ * Leave enough other SMs free for kernels of this rank for which a peer waits before it makes this call,
+ * and for kernels of other communicators, whose calls a peer may run in another order. Otherwise the
+ * ranks wait for each other until the timeout. A kernel that waits for its peers takes at most a
+ * quarter of the GPU's SMs, whatever maxSms says. Kernels that reduce large blocks run on a stream
+ * of cecl with the highest priority, in the order of `stream`.
  *
  * The same inputs give the same bits on every rank and in every run, whichever way the call goes and with
  * any number of SMs. Elements are combined in rank order; 16-bit types and fp8 are accumulated in fp32

@@ -226,7 +226,7 @@ ceclResult_t cecl_introduce(struct cecl_oob *oob, const struct cecl_resolved *co
     oob->host = me.host + (uint64_t)(config->node_size > 0 ? oob->rank / config->node_size : 0);
     const ceclResult_t told = oob->allgather(oob, &me, all, sizeof(me));
     if (local != ceclSuccess &&
-        (told != ceclSuccess || !all)) /* then cecl_hellos_compare cannot report `local` */
+        (told != ceclSuccess || !all)) /* cecl_hellos_compare, which reports `local`, needs `all` */
         return cecl_fail_with(local, words);
     CECL_TRY(told);
     CECL_TRY(cecl_hellos_compare(all, oob->nranks));

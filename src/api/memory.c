@@ -42,7 +42,7 @@ CECL_API ceclResult_t ceclMemAlloc(ceclComm_t comm, void **ptr, size_t bytes)
 ceclResult_t cecl_memory_free(ceclComm_t comm, void *ptr)
 {
     struct cecl_call call = {.op = &cecl_ops[CECL_OP_MEM_FREE]};
-    uint64_t offset = UINT64_MAX; /* CECL_CHECK compares this number if ptr is NULL */
+    uint64_t offset = UINT64_MAX; /* stands for NULL when ranks compare calls */
     CECL_TRY(cecl_comm_check(comm));
     ceclResult_t local = ptr ? cecl_pool_allocation(&comm->pool, ptr, &offset) : ceclSuccess;
     if (ptr && local == ceclSuccess)

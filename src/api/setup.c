@@ -291,7 +291,7 @@ ceclResult_t cecl_comm_setup(struct cecl_oob *oob, const struct cecl_resolved *c
         lay_out_shared(comm, tunings);
     ceclResult_t result =
         cecl_introduce(oob, config, tunings, local, comm ? comm->shared.bytes : 0, &mesh, all);
-    if (mesh) /* then `comm` is not NULL */
+    if (mesh) /* made only if `comm` is not NULL */
         comm->mesh = mesh;
     if (result == ceclSuccess)
         result = settle_down(comm, oob, all, tunings);

@@ -317,7 +317,7 @@ static ceclResult_t shrink(ceclComm_t comm, const int *excluded, int count, cecl
     if (cecl_comm_hear(comm) != ceclSuccess) /* peers learn of the failure before members meet */
         cecl_watch_release(comm);
     ceclResult_t result = check_shrink(comm, excluded, count, newcomm, config, all, &resolved);
-    for (int r = 0; r < comm->nranks; r++) /* the members; a refusal goes to all of them */
+    for (int r = 0; r < comm->nranks; r++) /* adds the members, to whom a refusal also goes */
         if (all[r].color == 0)
             cecl_rank_set_add(&members.meeting.members, r);
     if (result == ceclSuccess)

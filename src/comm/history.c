@@ -97,8 +97,8 @@ static struct cecl_history_difference difference_at(const struct cecl_history *h
     return difference;
 }
 
-/* If two ranks' hashes are equal at one call, they are equal at all calls before it. So the latest call that both ranks
- * have made decides whether they differ. If they differ, the result names the first call that is known to differ. */
+/* Whether `rank` and this rank made different calls; if so, *difference has the first that is known to differ. If the
+ * two hashes are equal at one call, they are equal at all calls before it: the latest call that both have decides. */
 static bool differs_from(const struct cecl_history *history, int rank,
                          struct cecl_history_difference *difference)
 {

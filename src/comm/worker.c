@@ -54,7 +54,7 @@ static void *work(void *argument)
     cecl_thread_name("cecl-worker");
     while (!atomic_load(&worker->stop)) {
         const bool failed = atomic_load(&comm->async_result) != ceclSuccess;
-        /* after a failure nobody reads messages, so a wait that also ends when a message is there would end at once */
+        /* after a failure nobody reads messages, so one that is there must not end waits: all would end at once */
         const bool comes = cecl_mesh_await(comm->mesh, !failed, REST_MS);
         answer(comm);
         if (comes)

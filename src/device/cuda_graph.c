@@ -342,7 +342,7 @@ static ceclResult_t instantiate(struct cuda_device *cuda, CUstream stream, void 
     return result;
 }
 
-/* Ends a broken capture, too, because its stream cannot be used before that; then returns the driver's error. */
+/* Ends even a broken capture, because its stream cannot be used before; then returns the driver's error. */
 static ceclResult_t end_capture(struct cuda_device *cuda, CUstream stream, void **graph)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

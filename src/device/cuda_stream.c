@@ -216,7 +216,7 @@ ceclResult_t cuda_sum_rows(struct cecl_device *dev, ceclStream_t stream,
 
 static void describe_wait(CUstreamBatchMemOpParams *params, const struct cecl_memop *op)
 {
-    static const unsigned flags[] = {/* compares modulo 2^32 */
+    static const unsigned flags[] = {/* GEQ compares modulo 2^32 */
                                      [CECL_MEMOP_WAIT] = CU_STREAM_WAIT_VALUE_GEQ,
                                      [CECL_MEMOP_WAIT_ANY] = CU_STREAM_WAIT_VALUE_AND,
                                      [CECL_MEMOP_WAIT_SAME] = CU_STREAM_WAIT_VALUE_EQ};

@@ -105,7 +105,7 @@ static struct work enqueued(struct host_stream *stream, const struct work *entry
     return (struct work){.kind = WORK_NOTHING};
 }
 
-/* Adds a wait for an event, or a record of it. in_graph: the stream may capture; then adds to the graph. */
+/* Adds a wait for an event, or a record of it. in_graph: the stream may capture; if it does, adds to the graph. */
 static ceclResult_t add_event(struct cecl_device *dev, ceclEvent_t handle, ceclStream_t to,
                               enum work_kind kind, bool in_graph)
 {

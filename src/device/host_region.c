@@ -32,7 +32,7 @@ static uint64_t id_of(const struct host_mapping *mapping)
 }
 
 /* A whole shared mapping, or a line (of /proc/self/maps) of other memory. A shared mapping may have holes: unmapped
- * ranges, or memory without access rights. Other memory within its range ends it. */
+ * ranges, or memory without access rights. Other memory between its lines ends the run. */
 struct run {
     uint64_t at;               /* an address in the mapping */
     struct host_mapping first; /* the mapping's first line */
@@ -61,7 +61,7 @@ static bool take_for_run(void *context, const struct host_mapping *mapping)
 static ceclResult_t find_run(uint64_t at, struct run *run)
 {
     *run = (struct run){.at = at};
-    CECL_TRY(host_maps_read(0, take_for_run, run)); /* 0: lines below `at` may belong to it */
+    CECL_TRY(host_maps_read(0, take_for_run, run)); /* from 0: the mapping may begin below `at` */
     run->end = run->mapped ? run->end : 0;
     return ceclSuccess;
 }

@@ -156,7 +156,7 @@ struct cecl_advance {
     uint32_t phases[CECL_LANES];
     /* the call has no phases, and only `done` reports its end. Other ranks need not make the call */
     bool unsignalled;
-    /* the call uses slots or memory of the host. Such calls alternate between two halves of either */
+    /* the call uses slots or memory of the host, of which each has two halves: such calls use them in turn */
     bool small;
 };
 

@@ -84,7 +84,7 @@ ceclResult_t cecl_flags_silence(struct cecl_flags *flags)
     /* must be stored before targets are read: see cecl_flags_begin */
     atomic_store(&flags->silent, true);
     if (flags->on_host)
-        return ceclSuccess; /* commands in the stream hold the values */
+        return ceclSuccess; /* enqueued commands hold the values, out of reach */
     const uint32_t done = cecl_flags_epoch_done(flags),
                    side = atomic_load(&flags->target[CECL_LANE_SIDE]),
                    pending = atomic_load(&flags->target[CECL_LANE_MAIN]) - done,

@@ -96,7 +96,7 @@ static ceclResult_t carry_output(struct copying copying)
     return ceclSuccess;
 }
 
-/* Whether recvbuff is private and peers may write to it. In a group they may, even if they would not in a lone call. */
+/* Whether recvbuff is private and peers may write to it. (cecl_keeps_to_own_buffers is only about lone calls.) */
 static bool needs_bounce(ceclComm_t comm, const struct cecl_call *call, bool grouped)
 {
     return comm->nranks > 1 && cecl_op_peers_write(call->op) && !cecl_call_is_empty(call) &&

@@ -66,7 +66,7 @@ struct cecl_launcher {
     /* `layout`, `exchange`: memory that one call at a time uses */
     uint64_t *layout; /* for the call that is being described; room for the longest layout */
     void *exchange;   /* what all ranks have sent in the latest exchange: see exchange.h */
-    /* a hash of the communicators on which the group that is being made compares calls; 0: only on this one */
+    /* a hash of all communicators on which the group that is being made compares calls; 0: this communicator alone */
     uint64_t compared;
     /* in the last comparison all ranks had the same `compared` */
     bool compares_alike;

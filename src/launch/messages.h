@@ -32,8 +32,8 @@ void cecl_messenger_close(ceclComm_t comm);
 ceclResult_t cecl_messages_check(struct cecl_launch *launch);
 /* The step `post`.
  *
- * may_wait  false: does not wait for the peers' receives, because the places of the group's other launches are not
- *           published yet, or because the host waits for late ranks at the group's collectives. */
+ * may_wait  whether to wait for the peers' receives. Not if the group has other launches: their places may not be
+ *           published yet, and the host waits for late ranks at the group's collectives anyway. */
 ceclResult_t cecl_messages_post(struct cecl_launch *launch, bool may_wait);
 /* The step `meet`. Waits for CECL_TIMEOUT_MS at most. */
 ceclResult_t cecl_messages_meet(struct cecl_launch *launch);

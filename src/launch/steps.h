@@ -82,7 +82,7 @@ struct cecl_told cecl_tell_alone(const struct cecl_call *calls, uint32_t count);
 
 /* -- plan.c: a launch's program. Launches are kept because their programs may run again. The key of a kept launch is
  * its first `nfull` calls, and what ranks told each other about them. A hash of the calls chooses a small set of kept
- * launches. In a full set a new launch replaces the others in turn. -- */
+ * launches. If the set is full, new launches replace the old ones in turn. -- */
 
 /* Whether this call, made outside a group, copies only between staging and the rank's own buffers: no copy touches a
  * peer's sendbuff or recvbuff. */

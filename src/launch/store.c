@@ -198,7 +198,7 @@ static bool grow_calls(struct cecl_launch *launch)
     return grown;
 }
 
-/* Resizes the array of layouts, and gives the calls the layouts' new addresses. */
+/* Resizes the array of layouts, and gives the calls the layouts' new addresses. False: no host memory. */
 static bool resize_layouts(struct cecl_launch *launch, size_t room)
 {
     if (!cecl_list_grow(&launch->layouts, room * sizeof(*launch->layouts)))

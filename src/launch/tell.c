@@ -252,7 +252,7 @@ static uint64_t wait_ns(ceclComm_t comm)
            (took < PATIENCE_MAX_NS ? took : PATIENCE_MAX_NS);
 }
 
-/* How much longer this rank waits: as long as a late call would cost the GPUs. */
+/* How much longer this rank waits: by the time that a late call would cost the GPUs. */
 static uint64_t worth_ns(const struct cecl_launch *launch)
 {
     const uint64_t each = cecl_tuning_get(&launch->comm->tuning, CECL_TUNE_LATE_WAIT_NS_PER_MIB);

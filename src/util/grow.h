@@ -16,7 +16,7 @@ static inline void cecl_free_owned(void *pointer)
     free(memory);
 }
 
-/* Reallocates the list whose pointer is stored at `at`. On failure the list is unchanged. */
+/* Reallocates the list whose pointer is stored at `at`. False: no host memory; the list is unchanged. */
 static inline bool cecl_list_grow(void *at, size_t bytes)
 {
     void *list;

@@ -62,7 +62,7 @@ static bool number_in(const char *range, bool suffixes, const char *text, int64_
            number_of(end + 2, suffixes, &high, &end) && *value >= low && *value <= high;
 }
 
-/* Parses a word or a number. `range` has the words first and the numbers last. */
+/* Parses a word or a number. `range` has the words first and the numbers last. False: `text` is neither. */
 static bool ordinal_of(const char *range, const char *text, int64_t *value)
 {
     const char *numbers = strrchr(range, '|') + 1;
