@@ -104,7 +104,7 @@ static bool take_buffer(struct stage *s, int g, unsigned char **buffer)
     return !failure.call || tell(s, "GPU %d: %s: %s", g, failure.call, failure.why);
 }
 
-/* Memory of ceclMemAlloc is freed with its communicator. */
+/* Frees the buffers, unless they are memory of ceclMemAlloc, which is freed with its communicator. */
 static void give_buffers(struct stage *s, int g)
 {
     unsigned char *buffers[] = {s->recv[g], s->send[g]};

@@ -13,7 +13,7 @@ struct spread {
     bool known;
 };
 
-/* The spread of `values`, or of their ratios to `by` of the same rounds. */
+/* The spread of `values`; if `by` is given, the spread of values[i] / by[i] over the rounds i. */
 static struct spread spread_of(const double *values, const double *by, int count)
 {
     double sorted[MAX_ROUNDS];

@@ -12,7 +12,7 @@
 #include "cases.h"
 
 #define POOL_BYTES (256ll << 20)
-#define WARM_ID 2 /* the id of a communicator that ranks make before that of the case */
+#define WARM_ID 2 /* the id of a communicator that ranks make before the case's communicator */
 #define IDS 3     /* id 0: the case's communicator; 1: the survivors'; 2: WARM_ID */
 
 struct report {

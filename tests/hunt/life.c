@@ -147,9 +147,9 @@ static int index_of(const struct team *team)
     return (int)(team - teams);
 }
 
-/* Accepts a failed call. A refused group carries out no call, on any of its communicators. This rank revokes those
- * that still work, so that their other ranks learn that it does not make their calls. Under CECL_CHECK a peer that
- * makes its call outside a group is told that a group failed. */
+/* Accepts a failed call. A refused group carries out no call, on any of its communicators. This rank revokes those of
+ * them that still work, so that the other ranks learn that it makes no call there. Under CECL_CHECK a peer that makes
+ * its call outside a group is told that a group failed. */
 static void excuse(const struct team *team, ceclResult_t result, bool grouped)
 {
     grouped = grouped || strstr(ceclGetLastError(NULL), "its group failed on another communicator");

@@ -270,8 +270,8 @@ static bool in_place(int i, int first)
 }
 
 /* At the end of the group of the calls [first, end), makes the group's messages that are not made yet. If the group and
- * the messages after it are all on one communicator, adds a random number of these messages. Peers may add another
- * number, because a group carries out its messages after its collectives. */
+ * the messages after it are all on one communicator, adds a random number of the latter. Peers may add another number,
+ * because in the group, too, these messages come after all collectives. */
 static void mail_at_end(int first, int end, int stream)
 {
     bool alone = true;
@@ -381,7 +381,7 @@ static void make_calls(int first, int end, bool grouped, uint64_t *x)
     teams_come_late(&bursts_own, 8);
     make_puts(first, end);
     mail_ahead(first);
-    if (bursts_hooks) /* after mail_ahead: the hook can wait for streams that need these messages */
+    if (bursts_hooks) /* after mail_ahead, because it may wait for streams that need these messages */
         bursts_hooks->aside(first, end);
     if (grouped)
         multi_ok(NULL, ceclGroupStart());

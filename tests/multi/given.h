@@ -22,7 +22,7 @@ void given_check(enum given_role role, const unsigned char *at, size_t bytes, ui
 /* Makes the call, which must be refused with a message that has the buffer's name and `words`. */
 void given_refused(enum given_role role, unsigned char *at, size_t bytes, const char *words);
 
-/* Words of the refusal of memory that consists of several mappings. */
+/* What the message says if memory is refused because it consists of several mappings. */
 #define GIVEN_ENDS "before its range does"
 
 #endif

@@ -37,7 +37,7 @@ static int count_mappings(void)
     return lines;
 }
 
-/* Waits, because the library's threads close descriptors shortly after peers dropped them. what: what is counted. */
+/* Waits, because the library's threads close descriptors a little after peers drop memory. what: the name of the count. */
 static void no_growth(int (*count)(void), int before, int slack, const char *what)
 {
     for (int i = 0; count() > before + slack && i < 500; i++)

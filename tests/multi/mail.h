@@ -48,7 +48,7 @@ ceclResult_t mail_make(struct mail *m, int stop, uint64_t *y);
 ceclResult_t mail_finish(struct mail *m);
 /* Frees the mail's memory in the pool, before the communicator ends. */
 void mail_free(struct mail *m);
-/* As mail_free, after the communicator has ended. */
+/* Used instead of mail_free once the communicator has ended. */
 void mail_forget(struct mail *m);
 
 /* Sometimes replaces this rank's memory by other memory, or frees it. */

@@ -20,7 +20,7 @@ ceclComm_t multi_comm(const ceclConfig_t *config);
 ceclComm_t multi_comm_by_id(const ceclConfig_t *config);
 /* As multi_comm, with this variable in the environment, which is unset afterwards. */
 ceclComm_t multi_comm_under(const char *name, const char *value, const ceclConfig_t *config);
-/* Defines a test with a communicator `comm` of all ranks, ended after the test. made: the expression for `comm`. */
+/* Defines a test with a communicator `comm` of all ranks, ended after the test. `made` makes it. */
 #define TEST_WITH(made, name) \
     static void name##_with(void **state, ceclComm_t comm); \
     TEST(name) \
@@ -53,7 +53,7 @@ bool multi_shares_gpu(ceclComm_t comm);
 void multi_expect(ceclComm_t comm, ceclResult_t got, ceclResult_t want, const char *words,
                   const char *expr, const char *file, int line);
 
-/* Memory of the communicator's pool, and a stream of it. */
+/* Memory of the communicator's pool; a stream of the communicator. */
 void *multi_alloc(ceclComm_t comm, size_t bytes);
 ceclStream_t multi_stream(ceclComm_t comm);
 
