@@ -9,7 +9,7 @@
 
 static const struct cecl_device_ops *real;
 static struct cecl_device_ops watched;
-static _Thread_local int deepest, batches; /* `deepest`: a stack depth */
+static _Thread_local int deepest, batches; /* deepest: in stack frames */
 
 static int depth(void)
 {

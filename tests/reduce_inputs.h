@@ -7,7 +7,7 @@
 
 #include "sm/reduce.h"
 
-/* Indexed by ceclDataType_t. Integers have no fraction; e4m3 has no infinity. */
+/* Indexed by ceclDataType_t. `fraction` and `exponent` are in bits, 0 for integers. e4m3 has no infinity. */
 static const struct {
     const char *name;
     unsigned bytes, fraction, exponent;

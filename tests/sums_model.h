@@ -18,7 +18,7 @@ struct sums_memory {
 static const ceclDataType_t sums_types[] = {ceclFloat32, ceclFloat16, ceclBfloat16, ceclFloat8e4m3,
                                             ceclFloat8e5m2};
 
-/* A random call on this memory. Half of the calls have whole, aligned vectors. */
+/* A random call on this memory. In half of the calls a row has whole vectors; in more than half it is aligned. */
 static inline struct cecl_row_sums sums_draw(uint64_t *seed, struct sums_memory *at)
 {
     const ceclDataType_t type = sums_types[random_bits(seed) % 5];

@@ -1,4 +1,4 @@
-/* What each test needs: cmocka.h, which must come after the headers that it requires, and headers of the C library. */
+/* What each test needs: headers of the C library, and cmocka.h, which requires that some of them come before it. */
 #ifndef CECL_TEST_WITH_CMOCKA_H
 #define CECL_TEST_WITH_CMOCKA_H
 

@@ -30,7 +30,7 @@ static ceclComm_t comms[RANKS];
 static ceclStream_t streams[RANKS];
 static enum memory memories[RANKS];
 static int files[RANKS];
-static bool checks;    /* ranks compare every call, so one thread makes all ranks' in a group */
+static bool checks;    /* ranks compare calls; one thread can make them only in a group */
 static bool registers; /* the value of CECL_REGISTER_ON_USE */
 static struct {
     size_t bytes;
@@ -156,7 +156,7 @@ static struct batch {
     enum mode mode;
     int ncalls;
     bool on_stream;
-    bool captures; /* in mode THREADS: calls on a stream, outside of groups */
+    bool captures; /* in mode THREADS: calls on a stream, outside of groups, are captured */
     ceclOptions_t options;
     struct random_call calls[CALLS_MOST][RANKS];
     /* bit i: in mode THREADS, the rank adds message i to the group of the messages before it */

@@ -69,7 +69,7 @@ static uint64_t *word(struct drawn *d, int n, int rank, int array, int peer)
     return &d->layouts[cecl_layout_at(n, rank * CECL_LAYOUT_OWN_ARRAYS + array, peer)];
 }
 
-/* Places blocks one after the other. With gaps, the first block may be any rank's. */
+/* Places blocks one after the other. With gaps between them, the first block may be that of any rank. */
 static void place_exchange(struct input *in, struct drawn *d, int n, bool has_gaps)
 {
     const unsigned gaps = 1 + (has_gaps ? take_below(in, 3) : 0);
@@ -162,7 +162,7 @@ static void draw_strided(struct input *in, struct cecl_call *call, int n)
     call->bytes = s->width * s->rows;
 }
 
-/* Tiles at any places, other ones on each rank. `call->bytes`: bytes of a tile's row. */
+/* Draws tiles at any places, which differ between ranks. Their width follows from `call->bytes`, which is then set. */
 static void draw_tiles(struct input *in, struct drawn *d, int n)
 {
     struct cecl_call *call = &d->part.call;

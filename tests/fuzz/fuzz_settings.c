@@ -1,5 +1,5 @@
-/* Settings, names of variables, and files of thresholds, as arbitrary text: each is accepted, or refused with its name.
- * A setting's text means the same if the environment has it. An accepted file, printed and read again, is unchanged. */
+/* Settings, names of variables, and files of thresholds, as arbitrary text: each is accepted, or refused by a message
+ * that names it. From the environment a setting's text means the same. A file, printed and read again, is unchanged. */
 #include "input.h"
 #include "plan/tuning.h"
 #include "util/settings.h"
@@ -18,7 +18,7 @@ static void check_setting(enum cecl_setting_id id, const char *text)
 {
     const struct cecl_setting *setting = &cecl_settings[id];
     const int64_t untouched = -77;
-    char variable[1000]; /* not by setenv, whose memory the C library keeps */
+    char variable[1000]; /* for putenv: the C library keeps the memory of setenv */
     int64_t value = untouched, of_environment = untouched;
     const ceclResult_t result = cecl_setting_parse(id, text, &value);
     const bool is_good = result == ceclSuccess;

@@ -23,7 +23,7 @@ static void note(const char *name, const uint64_t words[ECHO_WORDS],
     memcpy(last.numbers, numbers, sizeof(last.numbers));
 }
 
-/* ncclGetVersion does what NCCL's does, because cecl uses its answer. */
+/* ncclGetVersion also writes a version, as NCCL's does, because cecl uses it. */
 static void tell_version(const char *name, uint64_t address)
 {
     if (strcmp(name, "ncclGetVersion") == 0)

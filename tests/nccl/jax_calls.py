@@ -33,7 +33,7 @@ def draw(count, seed):
 
 
 def spread(function, rows):
-    """Returns `function` for each rank's row, compiled, and the rows."""
+    """Returns `function`, compiled to run on each rank's row, and the rows."""
     sharding = jax.sharding.NamedSharding(MESH, PartitionSpec("ranks"))
     mine = jax.make_array_from_process_local_data(sharding, rows[RANK : RANK + 1], rows.shape)
     shard_map = getattr(jax, "shard_map", None)

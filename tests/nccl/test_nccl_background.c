@@ -387,7 +387,7 @@ TEST_BEGINNING(ncclGroupEnd_waits_for_nccls_part_before_it_serves, 2, RANKS)
     return ncclCommDestroy(r->comm) == 0 && is;
 }
 
-/* The library sleeps by this function. With `pauses`, this thread's next sleep lasts until the abort is done. */
+/* The library sleeps by nanosleep. With `pauses`, this thread's next sleep lasts until the abort is done. */
 static _Thread_local bool pauses;
 static _Atomic bool has_paused, has_aborted;
 static size_t looks; /* calls of the stand-in's ncclCommGetAsyncError until the abort was done */

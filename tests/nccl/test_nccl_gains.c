@@ -24,7 +24,7 @@ static struct cecl_nccl_call call_of(enum cecl_nccl_op op, size_t bytes)
                                    .redop = ceclSum};
 }
 
-static const struct cecl_nccl_group none = {.number = 1}; /* of calls outside a group */
+static const struct cecl_nccl_group none = {.number = 1}; /* no group: the call is alone */
 
 static bool gains(enum cecl_nccl_op op, int nranks, bool on_windows, size_t bytes)
 {

@@ -108,7 +108,7 @@ static bool find_largest(struct rank *r, int32_t number)
     return is && came("ncclAllReduce") && largest == number + r->nranks - 1;
 }
 
-/* A sum is passed by the table, which has no sums of this type, or served by a verdict. A maximum is always passed. */
+/* Captures a call. The table has no sums of this type, so only a verdict can serve one. A maximum is always passed. */
 static bool captures(const struct rank *r, ncclRedOp_t op, bool is_served)
 {
     const cudaStream_t stream = STANDIN(standin_stream)();
@@ -154,7 +154,7 @@ TEST_PASSES(0, without_a_period_the_table_decides, 3, 0)
     return is;
 }
 
-/* The least time of a collective of the stand-in, where each call is tried by itself. */
+/* The least time of a collective of the stand-in, in tests in which a period is one call. */
 #ifdef __SANITIZE_THREAD__
 #define CALL_TAKES_US 20000
 #else

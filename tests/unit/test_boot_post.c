@@ -172,7 +172,7 @@ TEST_BETWEEN(silent_callers_hold_up_no_message, open_ranks, close_ranks)
     for (int i = 0; i < SILENT; i++)
         silent[i] = call_rank_1();
     assert_int_equal(post(2, 1, "heard", NULL, 0), ceclSuccess);
-    for (int tries = 0; tries < SILENT; tries++) { /* a take accepts few callers */
+    for (int tries = 0; tries < SILENT; tries++) { /* one take() accepts few callers */
         struct taken taken;
         if (take(1, &taken) == ceclInProgress)
             continue;

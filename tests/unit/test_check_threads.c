@@ -24,7 +24,7 @@ static int open_checked(void **state)
     return open_within("60000");
 }
 
-/* ---- errors longer than the part of a message that ranks exchange */
+/* ---- error messages that are longer than what ranks exchange of them */
 
 #define LONG 400
 

@@ -77,7 +77,7 @@ TEST(a_lone_call_ends_with_the_cure)
         OK(ceclCommAbort(two[r]));
 }
 
-/* The calls of a group are carried out at the group's end, when the capture in which they were made may have ended. */
+/* The calls of a group are carried out at the group's end. By then the capture in which they were made may be over. */
 TEST(a_group_that_outlasts_its_capture_is_refused)
 {
     for (int again = 0; again < 2; again++) {

@@ -171,7 +171,7 @@ static void truncate_the_file(char *memory, int fd)
 static const struct {
     void (*change)(char *memory, int fd);
     const char *words;
-    size_t at;         /* the first unusable page; PAGES: the message names another byte */
+    size_t at;         /* the first unusable page; PAGES: page 2; the message names another byte */
     bool written_only; /* the page can still be read */
 } troubles[] = {
     {unmap_the_last, "no memory of this process, at byte", 2, false},

@@ -429,7 +429,7 @@ static void call_until_all_meet(struct rank *me, unsigned *x)
     if ((*x >> 20) % 8 == 0)
         (void)!cecl_meeting_refuse(&me->plan, cecl_fail(ceclInvalidArgument, "no"));
     else if (exclude_some(me, x)) {
-        me->plan.deadline = cecl_deadline(2); /* it may wait for ranks that do not list it */
+        me->plan.deadline = cecl_deadline(2); /* `me` may wait for ranks that do not list it */
         (void)!cecl_meeting_join(&me->plan, me->all);
     }
     list_all(me);
