@@ -306,7 +306,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* pending: the part of `spent` in which this rank waited only because its GPU had work */
+/* Counts `spent` ns of a longer wait. In `pending` ns of these this rank waited only because its GPU had work. */
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {

@@ -102,7 +102,7 @@ enum cecl_pool_call { CECL_POOL_ALLOC = 1, CECL_POOL_FREE = 2 };
 
 /* What ranks tell each other, and compare, before the pool grows. */
 struct cecl_proposal {
-    /* asked: bytes for which the caller asked. bytes: `asked`, rounded up to the alignment */
+    /* the bytes for which the caller asked, as they are and rounded up to the alignment */
     uint64_t asked, bytes;
     uint64_t calls, hash;
 };

@@ -52,7 +52,7 @@ struct cecl_peer_windows {
     char words[CECL_MESSAGE_BYTES];
 };
 
-/* Functions by which a registry asks its communicator. context: their argument */
+/* Functions by which a registry asks its communicator; `context` is their argument. */
 struct cecl_registry_asks {
     /* whether the flags' word `done` has reached `target` */
     bool (*reached)(const void *context, uint32_t target);

@@ -70,7 +70,7 @@ static ceclResult_t open_regions(const struct work *work, struct addresses range
     return ceclSuccess;
 }
 
-/* Imports the regions of a message. fds: the descriptors of those regions that have one, in order. */
+/* Imports the regions of a message. `fds` has the descriptors of those regions that have one, in order. */
 static ceclResult_t import_all(const struct work *work, const int *fds)
 {
     struct registry_message *message = work->message;

@@ -71,9 +71,9 @@ struct cecl_import {
     uint64_t call;  /* the number of the last call that named the import (cecl_imports_name) */
     uint32_t holds; /* how many captured calls use it; they may run again */
     struct imported *regions;
-    /* blocked: the region of a handle that the device refused to open, because other memory is open; or NULL. refused:
-     * the number of the last import when the device refused. The worker sets both; after that only the call that needs
-     * the region changes them. */
+    /* `blocked` is the region of a handle that the device refused to open, because other memory is open; or NULL.
+     * `refused` is the number of the last import when the device refused. The worker sets both; after that only the
+     * call that needs the region changes them. */
     struct imported *blocked;
     uint64_t refused;
     uint64_t weight; /* how many bytes registry_note_dropped has counted for this import */

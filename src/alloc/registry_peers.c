@@ -225,7 +225,7 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                      rank, stretch->low, stretch->high, stretch->number);
 }
 
-/* Opens a window if its import is blocked (see registry_internal.h). *any: [out] whether it was blocked. Releases the
+/* Opens a window if its import is blocked (see registry_internal.h). Sets *any to whether it was blocked. Releases the
  * caller's lock meanwhile; the import stays, because this function notes that the call uses it. */
 static ceclResult_t open_blocked(struct cecl_registry *registry,
                                  const struct cecl_peer_windows *peer, uint64_t number, bool *any)

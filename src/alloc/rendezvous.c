@@ -62,8 +62,8 @@ static ceclResult_t map_one(struct cecl_pool *pool, const struct cecl_segment *s
     return result;
 }
 
-/* Shares this rank's memory with all ranks, and maps the memory of all ranks. *nmapped: of how many ranks the memory is
- * mapped; set even after a failure. */
+/* Shares this rank's memory with all ranks, and maps the memory of all ranks. Sets *nmapped to how many ranks' memory
+ * is mapped, even after a failure. */
 static ceclResult_t map_everywhere(struct cecl_pool *pool, const struct cecl_segment *segment,
                                    int *nmapped)
 {

@@ -232,7 +232,7 @@ static void keep_failure(struct cecl_meetings *meetings, const struct cecl_meeti
  * rank. WHO_WAIT: those of WHO_LIST_IT, the ranks that list one of those, and so on. */
 enum spread { SAME_LIST, WHO_LIST_IT, WHO_WAIT };
 
-/* Finds the ranks whose calls end when one rank's call fails. lists: [out] all ranks that these calls list */
+/* Finds the ranks whose calls end when one rank's call fails. Sets *lists to all ranks that these calls list. */
 static void find_ended(const struct cecl_meetings *meetings, int rank,
                        const struct cecl_rank_set *members, enum spread spread,
                        struct cecl_rank_set *ended, struct cecl_rank_set *lists)
@@ -259,7 +259,7 @@ static void find_ended(const struct cecl_meetings *meetings, int rank,
 
 /* ---- reading the log */
 
-/* Whether all members of a list wait with exactly this list. late: [out] the members that do not */
+/* Whether all members of a list wait with exactly this list. Sets *late to the members that do not. */
 static bool all_wait(const struct cecl_meetings *meetings, const struct cecl_rank_set *list,
                      struct cecl_rank_set *late)
 {

@@ -38,7 +38,7 @@ struct cecl_shared {
     size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin, each at a cache line */
 };
 
-/* sizes: [count] bytes of each part, equal on all ranks; count is at most CECL_SHARED_PARTS_MAX. Local. */
+/* Sets where each part begins. `sizes` [count] has the parts' bytes, equal on all ranks. Local. */
 void cecl_shared_lay_out(const size_t *sizes, int count, struct cecl_shared *shared);
 /* Where part `part` is mapped on this rank. Local. */
 static inline void *cecl_shared_at(const struct cecl_shared *shared, int part)
@@ -50,7 +50,7 @@ void cecl_shared_close(struct cecl_shared *shared);
 
 #define CECL_MEMORY_UNIT 4096u /* the size of a memory file is a multiple of this */
 /* Makes a file in memory, to which processes may append. The file is sealed, so no rank can remove pages that another
- * one has mapped. bytes: [in, out] rounded up. Local. */
+ * one has mapped. Rounds *bytes up. Local. */
 ceclResult_t cecl_memory_make(size_t *bytes, int *fd);
 
 /* Makes this rank's mesh, and listens for its peers from here on. Rank 0 makes the memory. Local.
@@ -81,8 +81,8 @@ void cecl_mesh_activity(struct cecl_mesh *mesh, const char *call);
 /* Whether an exchange has failed midway, so that no further one can succeed. Local. */
 bool cecl_mesh_broken(const struct cecl_mesh *mesh);
 
-/* Says goodbye to the peers, so that they do not take this rank for dead when its process ends. Local.
- * epoch: the main lane's last epoch, or NULL. */
+/* Says goodbye to the peers, so that they do not take this rank for dead when its process ends. Local. `epoch` is the
+ * main lane's last epoch, or NULL. */
 void cecl_mesh_say_goodbye(struct cecl_mesh *mesh, const uint32_t *epoch);
 /* Says goodbye, closes and frees. NULL has no effect. Local. */
 void cecl_mesh_close(struct cecl_mesh *mesh);
@@ -128,9 +128,9 @@ uint64_t cecl_mesh_exchanges(const struct cecl_mesh *mesh);
 ceclResult_t cecl_mesh_post(struct cecl_mesh *mesh, int peer, const void *message, size_t bytes,
                             const int *fds, int nfds, int64_t deadline);
 
-/* Takes the first message that has arrived, from any peer, without waiting. One thread at a time takes. Local.
- * room: how many bytes fit at `message`; longer messages are lost. ceclInProgress if there is no message.
- * ceclSystemError: as for cecl_inbox_take. */
+/* Takes the first message that has arrived, from any peer, without waiting. One thread at a time takes. Local. `room`
+ * bytes fit at `message`; a longer message is lost. Returns ceclInProgress if there is no message, and ceclSystemError
+ * as cecl_inbox_take does. */
 ceclResult_t cecl_mesh_take(struct cecl_mesh *mesh, void *message, size_t room,
                             struct cecl_letter *letter);
 
@@ -151,7 +151,7 @@ ceclResult_t cecl_mesh_news(struct cecl_mesh *mesh);
 /* Fails with ceclRemoteError if `peer` has died or has left. Succeeds if `peer` gave up but has not left, or is this
  * rank. */
 ceclResult_t cecl_mesh_check_peer(struct cecl_mesh *mesh, int peer);
-/* cecl_mesh_left: whether `peer` has said goodbye. cecl_mesh_left_with: whether with an epoch; if so, sets *epoch. */
+/* Whether `peer` has said goodbye. cecl_mesh_left_with: only if the goodbye has an epoch, to which it sets *epoch. */
 bool cecl_mesh_left(struct cecl_mesh *mesh, int peer);
 bool cecl_mesh_left_with(struct cecl_mesh *mesh, int peer, uint32_t *epoch);
 /* Tells all peers that this rank gives up, and why. Never blocks, and may not reach all peers. */

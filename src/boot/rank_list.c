@@ -72,8 +72,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Returns where the next rank's number begins, from `at` on, or NULL. in_list: [in, out] whether the number before `at`
- * is in a list that begins with "ranks". */
+/* Returns where the next rank's number begins, from `at` on, or NULL. *in_list says whether the number before `at` is
+ * in a list that begins with "ranks"; it is set for the number that is returned. */
 static const char *next_rank(const char *words, const char *at, bool *in_list)
 {
     const size_t skipped = !*in_list             ? 0

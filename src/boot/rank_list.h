@@ -82,8 +82,8 @@ static inline ceclResult_t cecl_vote_again(const struct cecl_vote *vote)
     return vote->result == ceclSuccess ? ceclSuccess
                                        : cecl_fail_with((ceclResult_t)vote->result, vote->words);
 }
-/* Fails with the result and the message, "rank R: ...", of the first rank whose vote is an error. all: [nranks] votes,
- * which begin `apart` bytes from each other */
+/* Fails with the result and the message, "rank R: ...", of the first rank whose vote is an error. The votes begin at
+ * `all`, `apart` bytes from each other. */
 ceclResult_t cecl_votes_count(const void *all, size_t apart, int nranks);
 
 /* Replaces the new communicator's numbers of ranks in a message by the parent's. A message that becomes too long is

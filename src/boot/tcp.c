@@ -102,7 +102,7 @@ static const char *other_reason(const struct cecl_tcp_id *id)
 
 /* Begins a connection to the root. As long as the root does not know of this rank, this rank cannot tell anyone that it
  * gives up, and all would wait for it. So while descriptors or memory are lacking, this function tries again, for a
- * second. *error: the errno of connect(). Returns what cecl_net_open returns. */
+ * second. Sets *error to the errno of connect(). Returns what cecl_net_open returns. */
 static int begin_connection(const struct cecl_tcp_id *id, int64_t deadline, int *error)
 {
     const union cecl_tcp_address at = cecl_tcp_from_here(id);
@@ -145,9 +145,9 @@ static ceclResult_t connect_root(const struct cecl_tcp_id *id, struct cecl_lifel
     return ceclSuccess;
 }
 
-/* Says that this rank joins, and receives the root's proof. Fills in nonce, patience_ms and tag of *said. *put_off: the
- * root dropped this connection for newer ones, so this rank must connect again. The root may do so before it has read
- * all of `said`, so this function reads the root's answer even if not all of `said` could be sent. */
+/* Says that this rank joins, and receives the root's proof. Fills in nonce, patience_ms and tag of *said. Sets *put_off
+ * if the root dropped this connection for newer ones, so that this rank must connect again. The root may do so before
+ * it has read all of `said`, so this function reads the root's answer even if not all of `said` could be sent. */
 static ceclResult_t shake_hands(const struct cecl_lifeline *line, const struct cecl_tcp_id *id,
                                 struct cecl_tcp_said *said, int64_t deadline, bool *put_off)
 {

@@ -80,7 +80,7 @@ static void add_rows(struct cecl_bound *bound, struct cecl_command *command,
                                                          .src_pitch = (size_t)copy->src_pitch};
 }
 
-/* rows: true: binds a step's copies of rows; false: its contiguous copies. Each kind has an array of its own. */
+/* Binds a step's copies of rows (if `rows`), or its contiguous copies. Each kind has an array of its own. */
 static ceclResult_t bind_some(const struct cecl_engine *engine, const struct cecl_plan *plan,
                               const struct cecl_step *step, bool rows, struct cecl_bound *bound)
 {

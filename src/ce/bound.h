@@ -96,7 +96,7 @@ ceclResult_t cecl_bound_address(const struct cecl_engine *engine, const struct c
  * fills in what the kernel does, and the values. */
 struct cecl_meeting cecl_bound_meeting(const struct cecl_flags *flags, int lane);
 /* As cecl_bound_meeting, for a captured call that is one kernel. The kernel also counts its runs, and writes to
- * flags->replay that it is running. number: the call's number among the communicator's captured calls. */
+ * flags->replay that it is running. `number` is the call's number among the communicator's captured calls. */
 struct cecl_meeting cecl_bound_captured(const struct cecl_flags *flags, enum cecl_numbering kind,
                                         uint32_t number, struct cecl_counting *counting);
 

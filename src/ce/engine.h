@@ -36,8 +36,8 @@ struct cecl_engine {
     const struct cecl_hosted *hosted; /* owned by the opener */
     struct cecl_flags flags;
     uint64_t staging_offset, staging_bytes;
-    /* offsets in staging of the first slot of small calls, and of the first slot for captured calls.
-     * slot_bytes: the bytes of a slot; 0: there are no slots */
+    /* offsets in staging of the first slot of small calls, and of the first slot for captured calls. `slot_bytes` is
+     * the size of a slot; 0: there are no slots */
     uint64_t slots_offset, captured_slots_offset, slot_bytes;
     /* the table for calls by splits on the device: its offset in staging, and its size. 0: there are too many ranks for
      * a table */

@@ -189,7 +189,7 @@ static bool is_last(const struct pipeline *pipeline, const struct turn *turn)
 }
 
 /* Adds the side lane's steps for a chunk. All ranks' parts of the chunk have arrived when main phase `arrived` is
- * reached. `follows`: a later chunk will take this chunk's room in staging. */
+ * reached. `follows` says that a later chunk will take this chunk's room in staging. */
 static void side_turn(const struct turn *turn, struct cecl_plan *plan, uint32_t arrived,
                       bool follows)
 {

@@ -66,8 +66,8 @@ void cecl_lower_copy(const struct cecl_part *part, struct cecl_plan *plan, struc
 /* How a call of a group is combined with the others: see lower_group.c. */
 enum cecl_together { CECL_IN_BUNDLE, CECL_IN_PIPELINE, CECL_BY_ITSELF };
 /* lower_reduce.c: how a reduction is combined with other calls. The plan of a reduction in a bundle uses only the main
- * lane, and reduces only between its first and second barrier, or only after the second. *staging: the bytes of staging
- * that this plan takes. Equal on all ranks. */
+ * lane, and reduces only between its first and second barrier, or only after the second. Sets *staging to the bytes of
+ * staging that this plan takes. Equal on all ranks. */
 enum cecl_together cecl_reduction_together(const struct cecl_part *part, uint64_t *staging);
 /* reduce_chunks.c: sets the chunk size of a reduction of a pipeline, so that a chunk takes at most half of staging.
  * Every reduction but the pipeline's last has as few chunks as this limit allows. */

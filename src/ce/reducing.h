@@ -102,8 +102,8 @@ struct cecl_chunks {
     uint64_t equal; /* how many chunks have `bytes` */
     /* where in a share each chunk after the `equal` first ones begins; then where the last chunk ends */
     uint64_t begin[CECL_HALVINGS + 2];
-    /* room: the bytes of staging that a chunk takes, for the blocks of all senders. at: where in staging the current
-     * chunk's room begins */
+    /* `room` is the bytes of staging that a chunk takes, for the blocks of all senders; `at` is where in staging the
+     * current chunk's room begins */
     uint64_t room, at;
     /* the offset in the room at which a reduce leaves a reduced chunk, and at which this rank puts its own tiles */
     uint64_t own;

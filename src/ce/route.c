@@ -33,7 +33,7 @@ static int foreign_rank(const struct cecl_copy *copy, int mine)
                                         : -1;
 }
 
-/* A plan that is read phase by phase, as its main lane counts phases. at: the next step. */
+/* A plan that is read phase by phase, as its main lane counts phases. `at` is the next step. */
 struct reader {
     const struct cecl_plan *plan;
     uint32_t at;

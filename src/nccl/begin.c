@@ -187,7 +187,7 @@ static ncclResult_t look_at(struct birth *birth)
     return cecl_nccl_comm_is(wish->made, CECL_NCCL_UNMADE) ? ceclInProgress : ceclSuccess;
 }
 
-/* Looks at the children of `parent` in the list; removes those that are made or have failed. has_ended: removes all. */
+/* Looks at the children of `parent`, and removes those that are made or have failed; if `has_ended`, removes all. */
 static ncclResult_t look_at_all(ncclComm_t parent, bool has_ended)
 {
     ncclResult_t all = ceclSuccess;

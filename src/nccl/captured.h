@@ -41,8 +41,8 @@ static inline void cecl_nccl_note_served(struct cecl_nccl_comm *comm,
 /* Tells the peers whether this rank can capture. The caller is inside the communicator, and must then call
  * cecl_nccl_agree_await. */
 void cecl_nccl_agree_tell(struct cecl_nccl_comm *comm, bool can);
-/* Waits for all ranks. *all: whether all ranks can capture; false if there are no words. Fails if the communicator has
- * failed or was aborted, if a rank has left or makes another call instead of agreeing, or after CECL_TIMEOUT_MS. */
+/* Waits for all ranks. Sets *all to whether all ranks can capture; to false if there are no words. Fails if the
+ * communicator has failed or was aborted, if a rank has left or makes another call, or after CECL_TIMEOUT_MS. */
 ceclResult_t cecl_nccl_agree_await(struct cecl_nccl_comm *comm, bool *all);
 
 #endif

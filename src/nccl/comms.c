@@ -237,7 +237,7 @@ static bool begin_abort(struct cecl_nccl_comm *entry)
     return is_begun;
 }
 
-/* claims: whether NCCL's communicator must also end. Returns whether the caller must end NCCL's communicator. */
+/* Returns whether the caller must end NCCL's communicator. If `claims`, NCCL's communicator must also end. */
 static bool abort_it(ncclComm_t comm, bool claims)
 {
     pthread_mutex_lock(&lock);

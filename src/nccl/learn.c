@@ -244,8 +244,8 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash ^ hash >> 31;
 }
 
-/* A hash of those properties of a call that are equal on all ranks (nccl/trial_period.h). ncclBcast counts as
- * ncclBroadcast: ranks may mix the two. in_group: how many calls of the same group came before the call. */
+/* A hash of what is equal on all ranks in a call (nccl/trial_period.h), and of how many calls of its group came before
+ * it (`in_group`). ncclBcast counts as ncclBroadcast, because ranks may mix the two. */
 static uint64_t token_of(const struct cecl_nccl_call *call, uint32_t in_group)
 {
     const enum cecl_nccl_op op =

@@ -1,5 +1,5 @@
 /* The life of an entry for an NCCL communicator (comms.h), in one word: its state, how many threads are inside, and
- * whether a call has claimed to end NCCL's communicator. "Ours" is cecl's communicator in the entry. */
+ * whether a call has claimed to end NCCL's communicator. For short, "cecl's" is cecl's communicator. */
 #ifndef CECL_NCCL_LIFE_H
 #define CECL_NCCL_LIFE_H
 
@@ -9,12 +9,12 @@
 
 enum cecl_nccl_state {
     CECL_NCCL_FREE,       /* the entry is not in use */
-    CECL_NCCL_MAKING,     /* a thread, called the maker, makes ours */
-    CECL_NCCL_READY,      /* ours is made, or the entry says why there is none */
-    CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on ours are done */
-    /* a thread of the program waits until the calls on ours are done, and then ends ours */
+    CECL_NCCL_MAKING,     /* a thread, called the maker, makes cecl's communicator */
+    CECL_NCCL_READY,      /* cecl's is made, or the entry says why there is none */
+    CECL_NCCL_FINALIZING, /* a thread of this library waits until the calls on cecl's are done */
+    /* a thread of the program waits until the calls on cecl's are done, and then ends it */
     CECL_NCCL_DESTROYING,
-    CECL_NCCL_ENDING, /* one thread ends ours; no other thread may enter */
+    CECL_NCCL_ENDING, /* one thread ends cecl's; no other thread may enter */
     /* one thread waits until the maker has left the entry */
     CECL_NCCL_GIVING_UP,
     /* the maker has stopped using NCCL's communicator, and will end what it has made */
@@ -29,7 +29,7 @@ enum cecl_nccl_state {
     STEP(MAKING, READY)       /* the maker has finished */ \
     STEP(MAKING, GIVING_UP)   /* abort or revoke */ \
     STEP(GIVING_UP, GIVEN_UP) /* the maker has left */ \
-    STEP(GIVING_UP, ENDING)   /* the maker has finished; the thread that gave up ends ours */ \
+    STEP(GIVING_UP, ENDING)   /* the maker has finished; the thread that gave up ends cecl's */ \
     STEP(GIVEN_UP, FREE)      /* the maker has ended what it made */ \
     STEP(READY, FINALIZING)   /* finalize, if NCCL finalizes in the background */ \
     STEP(FINALIZING, READY)   /* the calls are done */ \
@@ -37,7 +37,7 @@ enum cecl_nccl_state {
     STEP(READY, ENDING)       /* abort or revoke */ \
     STEP(FINALIZING, ENDING)  /* abort or revoke */ \
     STEP(DESTROYING, ENDING)  /* abort or revoke, or the calls are done */ \
-    STEP(ENDING, FREE)        /* ours has ended */ \
+    STEP(ENDING, FREE)        /* cecl's has ended */ \
     STEP(ENDING, LOST)        /* a thread has not left in time */
 
 enum cecl_nccl_step {

@@ -126,8 +126,8 @@ static struct hello introduce(const struct cecl_nccl_comm *entry)
     return mine;
 }
 
-/* Why NCCL makes all calls; NO_REASON: it does not. *whose: the first rank that has a reason. All ranks find the same
- * reason, because `all` is equal on all ranks. */
+/* Why NCCL makes all calls; NO_REASON: it does not. Sets *whose to the first rank that has a reason. All ranks find the
+ * same reason, because `all` is equal on all ranks. */
 static enum cecl_nccl_reason common_reason(const struct hello *all, int nranks, int *whose)
 {
     bool is_even = true, is_alike = true;
@@ -283,8 +283,8 @@ static ceclResult_t make_here(struct cecl_nccl_meeting *meeting, struct cecl_ncc
     return result == ceclSuccess ? cecl_nccl_agree_open(entry) : result;
 }
 
-/* Checks that all ranks have the communicator. *common: this rank's own error, or that of the first rank that has
- * failed. */
+/* Checks that all ranks have the communicator. Sets *common to this rank's own error, or to that of the first rank that
+ * has failed. */
 static ceclResult_t agree(struct cecl_nccl_meeting *meeting, int nranks, ceclResult_t mine,
                           ceclResult_t *common)
 {

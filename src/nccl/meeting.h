@@ -23,8 +23,8 @@ struct cecl_nccl_meeting *cecl_nccl_meeting_open(uint64_t key, int place, int pl
 void cecl_nccl_meeting_close(struct cecl_nccl_meeting *meeting);
 uint64_t cecl_nccl_meeting_key(const struct cecl_nccl_meeting *meeting);
 
-/* Must be called after NCCL has made the communicator, before the first gather. life: that of the communicator's entry;
- * once it is no longer MAKING, gathers fail */
+/* Must be called after NCCL has made the communicator, before the first gather. `life` is that of the communicator's
+ * entry: once it is no longer MAKING, gathers fail. */
 void cecl_nccl_meeting_begin(struct cecl_nccl_meeting *meeting, int rank, int nranks,
                              const cecl_nccl_life *life);
 

@@ -17,8 +17,8 @@
 
 /* -- stats.c -- */
 
-/* Counts a call that is decided on. mark: for a call that cecl makes, whether it uses SMs; for another call, whether it
- * is refused. */
+/* Counts a call that is decided on.
+ * mark  whether the call uses SMs, if cecl makes it; otherwise whether it is refused */
 void cecl_nccl_stats_count(const struct cecl_nccl_call *call, bool mark);
 /* Notes a new communicator, so that the table can name this process's rank. */
 void cecl_nccl_stats_note_rank(int rank, int nranks);
@@ -59,7 +59,7 @@ extern const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS];
 extern const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS];
 
 /* Writes the entry of the communicator with this key. No two communicators have the same key at the same time. If all
- * entries are used, a new communicator gets the oldest one. is_last: the communicator ends. */
+ * entries are used, a new communicator gets the oldest one. If `is_last`, the communicator ends. */
 void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report, bool is_last);
 /* Forgets all entries, for a forked child: the communicators belong to its parent. */
 void cecl_nccl_report_forget(void);

@@ -22,7 +22,7 @@ ceclStream_t cecl_nccl_host_stream(ceclComm_t ours, cudaStream_t stream);
 
 ncclResult_t cecl_nccl_pass(const struct cecl_nccl_call *call);
 
-/* Whether NCCL has finished enqueueing calls on `comm` in the background. entry: the entry of `comm`, or NULL. */
+/* Whether NCCL has finished enqueueing calls on `comm` in the background. `entry` is that of `comm`, or NULL. */
 bool cecl_nccl_is_enqueued(ncclComm_t comm, struct cecl_nccl_comm *entry);
 
 #endif

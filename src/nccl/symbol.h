@@ -35,7 +35,7 @@ struct cecl_nccl_symbol {
 void cecl_nccl_lazy(void);
 
 /* Returns the function to jump to, and stores it: in `target`, so that later calls jump there directly; for MOVE and
- * REDUCTION in `found`, because each of their calls comes here to be counted. caller: the call's return address */
+ * REDUCTION in `found`, because each of their calls comes here to be counted. `caller` is the call's return address. */
 cecl_nccl_target cecl_nccl_resolve(struct cecl_nccl_symbol *symbol, const void *caller);
 
 #endif

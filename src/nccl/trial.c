@@ -106,7 +106,7 @@ static void remember(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
     *known = (struct cecl_learned){trial->subject, arm, HOLDS * merged};
 }
 
-/* merged: how many repetitions make a period */
+/* Decides on an arm; `merged` repetitions make a period. */
 static void decide_on(struct cecl_trial *trial, uint32_t arm, uint32_t merged)
 {
     remember(trial, arm, merged);

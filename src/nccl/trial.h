@@ -92,7 +92,7 @@ struct cecl_trial {
     uint32_t wait;   /* boundaries until the next step of this state; 0: there is none */
     uint32_t offers; /* for how many boundaries the next offer lasts */
     bool is_busy;    /* the last attempt to begin failed because a rank was busy */
-    /* times of the subject's repetitions on the host: the sum, and the longest; `seen`: boundaries so far */
+    /* how long the subject's repetitions took on the host: the sum, and the longest; `seen`: boundaries so far */
     uint64_t host_ns, longest_ns;
     uint32_t seen;
     bool holds;       /* this communicator has reserved trials in this process */

@@ -48,8 +48,8 @@ struct cecl_period {
     } seen[CECL_PERIOD_SEEN];
 };
 
-/* The token of a call. `arguments` is a hash of the arguments that are equal on all ranks. `begins_group`:
- * the call is the first of a group, or is in no group; a period may begin with it. */
+/* The token of a call. `arguments` is a hash of the arguments that are equal on all ranks. `begins_group` says that the
+ * call is the first of a group, or in no group; a period may begin with it. */
 static inline uint64_t cecl_period_token(uint64_t arguments, bool begins_group)
 {
     return arguments << 1 | begins_group;

@@ -1,6 +1,6 @@
-/* Only one communicator of a process has a trial at a time, because trials would measure each other's turns.
- * The first communicator that asks gets the reservation. If it reaches no boundary for a minute, the next communicator
- * that asks gets the reservation: a program may use a communicator only while it starts, and never end it. If the first
+/* Only one communicator of a process has a trial at a time, because trials would measure each other's turns. The first
+ * communicator that asks gets the reservation. If it reaches no boundary for a minute, the next communicator that asks
+ * gets the reservation, because programs use some communicators only at the start, and never end them. If the first
  * communicator's trial then goes on, two trials run at once, which only makes their times less exact.
  *
  * This file knows no clock and no lock. Times are in ns. */

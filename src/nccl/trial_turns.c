@@ -100,7 +100,7 @@ static uint32_t best_of(const struct samples *known, uint32_t alive)
     return best;
 }
 
-/* The arms that still get turns. had: how many turns each arm has had. */
+/* The arms that still get turns; `had` says how many turns each arm has had. */
 static uint32_t alive_of(const struct cecl_trial *trial, const struct samples *known,
                          const uint32_t *had)
 {

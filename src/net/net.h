@@ -93,12 +93,12 @@ struct cecl_net {
     char name[32];        /* "NCCL 2.28.9" */
     pthread_mutex_t lock; /* recursive; held while calls are made or NCCL is polled */
     nccl_comm comm;       /* see cecl_net_comm */
-    /* when a call that is not captured begins or ends, the stream writes the call's number to *begun or *ended. word:
-     * the buffer of a barrier's all-reduce */
+    /* when a call that is not captured begins or ends, the stream writes the call's number to *begun or *ended. `word`
+     * is the buffer of a barrier's all-reduce */
     uint32_t *begun, *ended, *word, number;
     uint64_t stream_id; /* of the last call's stream */
-    /* the call that is being made. stream: the caller's. work: the stream for NCCL: forked from `stream`, or `stream`
-     * itself if the call is captured; NULL on the host device */
+    /* of the call that is being made: the caller's stream, and the one for NCCL. The latter is forked from the former,
+     * is the same if the call is captured, and is NULL on the host device */
     ceclStream_t stream, work;
     bool is_captured;
     pthread_t thread;

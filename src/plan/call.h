@@ -58,9 +58,9 @@ _Static_assert(sizeof(struct cecl_call) == CECL_CALL_KEY_BYTES + sizeof(uint64_t
                    offsetof(struct cecl_call, view) == 3 * 8 + 4 * 8 + 8 * 4,
                "a description is compared by its bytes: it has no gaps");
 
-/* A block that goes from one rank to another. send_offset: in the sender's input, which in place is the sender's
- * recvbuff. recv_offset: in the receiver's recvbuff. bytes: of a strided block, as if it were dense; of a reduction,
- * the input's bytes, even if the result is wider. */
+/* A block that goes from one rank to another: from `send_offset` in the sender's input, which in place is its recvbuff,
+ * to `recv_offset` in the receiver's recvbuff. `bytes` counts a strided block as if it were dense, and in a reduction
+ * the input, even if the result is wider. */
 struct cecl_block {
     uint64_t bytes, send_offset, recv_offset;
 };
@@ -72,7 +72,7 @@ static inline struct cecl_block cecl_call_block(const struct cecl_call *call, in
     return call->op->block(call, from, to);
 }
 
-/* The distance in memory, in bytes, from a block's first byte to its byte number `at`. `pitch`: that of the block's
+/* The distance in memory, in bytes, from a block's first byte to its byte number `at`. `pitch` is that of the block's
  * rows. */
 static inline uint64_t cecl_offset_within(const struct cecl_call *call, uint64_t pitch, uint64_t at)
 {

@@ -66,7 +66,7 @@ ceclResult_t cecl_describe_bytes(const struct cecl_call *call, size_t count, siz
 /* Refuses a buffer that is not aligned to its elements of `size` bytes. */
 ceclResult_t cecl_describe_aligned(const char *name, const void *buffer, size_t size);
 
-/* describe_sums.c: refuses invalid arguments of ceclSumRows. uses: the buffers that are not empty; count: how many. */
+/* describe_sums.c: refuses invalid arguments of ceclSumRows. Lists the *count buffers that are not empty in `uses`. */
 #define CECL_ROW_SUMS_USES 4
 _Static_assert(CECL_ROW_SUMS_USES <= CECL_USES, "check_uses takes so many");
 ceclResult_t cecl_row_sums_describe(const struct cecl_row_sums *sums,

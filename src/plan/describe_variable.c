@@ -13,8 +13,8 @@ struct given {
     bool empty_anywhere; /* true: the displacement of an empty block is ignored, and becomes 0 */
 };
 
-/* Converts to bytes, and refuses a block that ends beyond an address space. *in_order: [out] whether each block begins
- * no earlier than the end of the block before it, so that no two overlap. */
+/* Converts to bytes, and refuses a block that ends beyond an address space. Sets *in_order to whether each block begins
+ * no earlier than the end of the block before it; then no two overlap. */
 static ceclResult_t to_bytes(const struct given *given, const struct cecl_call *call,
                              uint64_t *bytes, uint64_t *offsets, bool *in_order)
 {

@@ -61,7 +61,7 @@ static inline uint32_t cecl_layout_words(const struct cecl_op *op, int nranks)
 #define CECL_LAYOUT_WORDS_MAX(nranks) \
     (CECL_LAYOUT_OWN_ARRAYS * (uint32_t)(nranks) + CECL_LAYOUT_SPLITS_WORDS + 1 + CECL_TILES_MAX)
 
-/* How many of the first words of a layout are equal on all ranks. `words`: how many words the layout has. */
+/* How many of the first words of a layout are equal on all ranks. The layout has `words` words. */
 static inline uint32_t cecl_layout_alike(const struct cecl_op *op, uint32_t words)
 {
     return op->family == CECL_FAMILY_OWN_LAYOUT            ? 0

@@ -22,8 +22,8 @@ void cecl_plan_reset(struct cecl_plan *plan)
     plan->failed = false;
 }
 
-/* Makes room for one more element of an array. `array`: the address of the pointer to the array. If there is no memory,
- * returns false and marks the plan as failed. */
+/* Makes room for one more element of an array. `array` is the address of the pointer to the array. If there is no
+ * memory, returns false and marks the plan as failed. */
 static bool room(struct cecl_plan *plan, void *array, uint32_t used, uint32_t *capacity,
                  size_t element)
 {

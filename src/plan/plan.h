@@ -159,7 +159,7 @@ struct cecl_plan {
 void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part);
 /* Empties a plan, so that another plan can be built in its memory, for the same part. */
 void cecl_plan_reset(struct cecl_plan *plan);
-/* raise: signals to a peer that a counter has reached k. await: waits until a peer's counter has reached k. */
+/* cecl_plan_raise signals to a peer that a counter has reached k; cecl_plan_await waits until a peer's counter has. */
 void cecl_plan_raise(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 void cecl_plan_await(struct cecl_plan *plan, int peer, uint32_t counter, uint32_t k);
 /* Opens a new phase of the current lane, signals all peers, and returns the phase. Peers come
@@ -174,8 +174,8 @@ void cecl_plan_barrier(struct cecl_plan *plan);
 void cecl_plan_of(struct cecl_plan *plan, uint32_t part);
 /* From now on, steps that are added run on `lane`. */
 void cecl_plan_on(struct cecl_plan *plan, int lane);
-/* cecl_plan_after: the current lane waits until `lane` has done all its steps so far. cecl_plan_after_other: the
- * current lane, main or side, waits in this way for the other of the two. */
+/* cecl_plan_after makes the current lane wait until `lane` has done all its steps so far. cecl_plan_after_other does so
+ * for the main and the side lane: the current one waits for the other. */
 void cecl_plan_after(struct cecl_plan *plan, int lane);
 void cecl_plan_after_other(struct cecl_plan *plan);
 /* Adds a step with one reduction, of nsrc places in the order of `src`. */

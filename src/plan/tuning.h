@@ -86,7 +86,7 @@ struct cecl_tuning {
     uint64_t value[CECL_TUNE_COUNT];
 };
 
-/* Fills in all values. `file`: rows with precedence over the built-in ones, or NULL. */
+/* Fills in all values. `file` has rows with precedence over the built-in ones, or is NULL. */
 void cecl_tuning_resolve(const struct cecl_tuning_file *file, enum cecl_tuning_device device,
                          int nranks, struct cecl_tuning *tuning);
 

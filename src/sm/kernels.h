@@ -47,7 +47,7 @@ struct cecl_launch {
     uint32_t blocks, threads, shared;
 };
 
-/* Enqueues a kernel on `stream` of the current context. `arguments`: an address for each parameter. */
+/* Enqueues a kernel on `stream` of the current context. `arguments` has an address for each parameter. */
 ceclResult_t cecl_kernel_launch(const struct cecl_gpu *gpu, const struct cecl_launch *launch,
                                 ceclStream_t stream, void **arguments);
 

@@ -87,7 +87,7 @@ template <bool counted> DEVICE uint32_t meet_held(const cecl_counting &c, uint32
     return counted ? c.number << MEET_BITS | (value & ((1u << MEET_BITS) - 1)) : value;
 }
 
-/* Whether a word has reached `held`. same: the word must also have the number of the same captured call. */
+/* Whether a word has reached `held`. If `same`, the word must also have the number of the same captured call. */
 template <bool counted> DEVICE bool meet_reached(uint32_t word, uint32_t held, bool same)
 {
     if (!counted)
@@ -127,8 +127,8 @@ DEVICE void meet_signal(const cecl_meeting &m, const cecl_counting &c, uint32_t 
         meet_tell_hosts(m, c, value, threadIdx.x, threads);
 }
 
-/* Waits for all peers' words. The wait also ends when the communicator has failed; then the data is undefined. same:
- * see meet_reached. */
+/* Waits for all peers' words. The wait also ends when the communicator has failed; then the data is undefined. `same`
+ * is as for meet_reached. */
 template <bool counted>
 DEVICE void meet_wait(const cecl_meeting &m, const cecl_counting &c, uint32_t value,
                       uint32_t threads, bool same)

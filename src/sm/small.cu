@@ -68,7 +68,7 @@ DEVICE share share_of(uint32_t group, uint32_t vectors)
     return {first, there < PER ? there : PER, group * (LINES * LINE_APART) + lane * 16};
 }
 
-/* epoch: the call's. line: the flag in the call's lines. half: bytes from the slots in `args` to those of its half. */
+/* The call's epoch, the flag in its lines, and the bytes from the slots in `args` to those of the call's half. */
 struct turn {
     uint32_t epoch, line;
     uint64_t half;
@@ -137,7 +137,7 @@ DEVICE void share_load(const unsigned char *block, const share &s, uint32_t byte
     }
 }
 
-/* Stores the results of a share: `n` vectors for each vector of input. bytes: of a block of input. */
+/* Stores the results of a share: `n` vectors for each vector of input. A block of input has `bytes` bytes. */
 template <int n>
 DEVICE void share_store(unsigned char *block, const share &s, uint32_t bytes,
                         const vector v[PER * n])

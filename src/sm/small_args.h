@@ -34,8 +34,8 @@ struct cecl_small_args {
     uint32_t bytes; /* bytes of a block */
     /* bytes from one rank's block to the next rank's; 0: one block goes to all ranks */
     uint32_t send_stride;
-    /* The slots of this call. `to`: this rank's slot at each peer, beginning with rank + 1. `from`:
-     * rank 0's slot here. `slot`: bytes from one rank's slot to the next rank's. */
+    /* The slots of this call. `to` has this rank's slot at each peer, beginning with rank + 1; `from` is rank 0's slot
+     * here; `slot` is the bytes from one rank's slot to the next rank's. */
     unsigned char *to[CECL_SMALL_RANKS_MAX - 1];
     const unsigned char *from;
     uint64_t slot;

@@ -46,8 +46,8 @@ uint64_t cecl_splits_place(const struct cecl_splits_form *form, const void *tabl
                            uint64_t *rows, uint64_t *places, uint32_t *first)
 {
     const uint32_t blocks = form->nranks * form->experts;
-    /* begin: where the expert begins; next: where the block begins; needed: rows up to the end of the
-     * last block that is not empty */
+    /* `begin` is where the expert begins, `next` where the block begins; `needed` rows end with the last block that is
+     * not empty */
     uint64_t begin = 0, next = 0, needed = 0;
     for (uint32_t at = 0, from, expert; at < blocks; at++) {
         cecl_splits_received(form, at, &from, &expert);

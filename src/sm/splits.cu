@@ -23,7 +23,7 @@ DEVICE uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* The sum of `mine` over all threads before this one. `room`: [THREADS] of shared memory. */
+/* The sum of `mine` over all threads before this one. `room` is shared memory for THREADS numbers. */
 DEVICE uint64_t sum_before(uint64_t mine, uint64_t *room)
 {
     const uint32_t t = threadIdx.x;
