@@ -642,7 +642,7 @@ typedef struct ceclRegistration *ceclRegistration_t;
  *         allocation is registered; if it has several handles, only those that the range touches.
  * bytes   1 or more; the range must be memory throughout.
  * handle  [out] for ceclCommDeregister; written on success only.
- * Local: tells the peers, which need not call; there a thread of cecl opens the memory in the background.
+ * Local: tells the peers; at each peer a thread of cecl opens the memory in the background.
  * Ranges may overlap, and be registered several times; memory of ceclMemAlloc may be registered,
  * without effect.
  * Threads: one call at a time. Ownership: the memory stays the caller's; it may be freed before
@@ -1626,7 +1626,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_
  * may, unless that thread captures by cecl's own functions or on a blocking stream.
  * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument (on the host device: no
  * such stream), ceclInvalidUsage (`stream` captures a graph; this thread has calls on comm in a group that
- * it has not ended: they are not on the stream), ceclUnhandledCudaError, and the asynchronous error. */
+ * it has not ended: they are not enqueued yet), ceclUnhandledCudaError, and the asynchronous error. */
 CECL_API CECL_CHECKED ceclResult_t ceclStreamSynchronize(ceclComm_t comm, ceclStream_t stream);
 
 /* Destroys a stream of ceclStreamCreate, after waiting for its work.
@@ -1715,7 +1715,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamBeginCapture(ceclComm_t comm, ceclS
 CECL_API CECL_CHECKED ceclResult_t ceclStreamEndCapture(ceclComm_t comm, ceclStream_t stream,
                                                         ceclGraph_t *graph);
 
-/* Carries out what the graph has captured, in the order of `stream`, any number of times.
+/* Carries out what the graph has captured, in the order of `stream`. May be called any number of times.
  * Local; the host waits only while the driver's queue is full. Threads: any; one call at a time for
  * graphs of one communicator. Ownership: none. Errors: ceclInvalidArgument (NULL, destroyed, no
  * such stream), ceclInvalidUsage (the communicator has ended; `stream` captures), the asynchronous

@@ -2,7 +2,7 @@
 #include "comm/comm.h"
 #include "plan/describe.h"
 
-/* Refuses memory that the device cannot use. On the host device such an access would end the process by a signal. */
+/* Refuses memory that the device cannot use. On the host device an access to it would end the process by a signal. */
 static ceclResult_t check_memory(struct cecl_device *dev, const struct cecl_use *uses, size_t count)
 {
     for (size_t i = 0; i < count; i++)

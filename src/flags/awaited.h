@@ -18,7 +18,7 @@
  * The rank that posts a message first writes READY; the other rank writes MOVED. Either may be the sender, so a rank
  * has both words twice: once as a sender, once as a receiver.
  *
- * SIGNAL has CECL_SIGNALS rows, one for each number. A word counts the signals that the peer has sent, modulo 2^32.
+ * SIGNAL has CECL_SIGNALS rows, one for each signal number. A word counts the peer's signals so far, modulo 2^32.
  * Signals with equal numbers to one peer are sent in the order in which the host made the calls, on any streams: before
  * a stream sends a signal, it waits until the call with the previous signal is done (lines.c). Waits for one signal are
  * ordered in the same way. So words only grow.
@@ -51,7 +51,7 @@ ceclResult_t cecl_awaited_describe(struct cecl_flags *flags, const struct cecl_h
                                    uint32_t *own);
 void cecl_awaited_forget(struct cecl_flags *flags);
 
-/* The index of a word in the arrays of struct cecl_awaited, and its slot of the counter WAITS. */
+/* The index of a word in the arrays of struct cecl_awaited; also the word's slot of the counter WAITS. */
 static inline uint32_t cecl_awaited_at(const struct cecl_flags *flags, int row, int peer)
 {
     return (uint32_t)(row * flags->nranks + peer);

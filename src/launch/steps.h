@@ -97,7 +97,7 @@ ceclResult_t cecl_launch_bind(struct cecl_launch *launch);
 /* Finds the kept launches with equal calls; the launch must have all its calls. Must be called before cecl_launch_bind
  * and cecl_kept_checked. Returns whether the buffers were checked earlier and no memory was freed since then. */
 bool cecl_kept_find(struct cecl_launch *launch);
-/* Notes that the buffers of this launch, and so of the first kept launch with equal calls, were checked. */
+/* Notes, also in the first kept launch with equal calls, that the buffers of this launch were checked. */
 void cecl_kept_checked(struct cecl_launch *launch);
 
 /* -- by_nccl.c: Launches on communicators over several hosts: NCCL makes their calls (src/net), those of a group in one
