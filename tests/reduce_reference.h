@@ -30,7 +30,7 @@ static inline uint64_t integer_step(ceclDataType_t type, ceclRedOp_t op, uint64_
     }
 }
 
-/* Whether min or max prefers x to a. */
+/* Whether x is less than a; -0 is less than 0. */
 static inline int before(double x, double a)
 {
     return x < a || (x == 0 && a == 0 && signbit(x) && !signbit(a));

@@ -49,7 +49,7 @@ static inline double reference_value(int format, uint32_t bits)
     return bits & reference[format].sign ? -value : value;
 }
 
-/* The value after that of `bits`; for the largest, the value that would follow. */
+/* The next larger value than that of `bits`; for the largest value, the one that would follow it. */
 static inline double reference_next(int format, uint32_t bits)
 {
     return reference_finite(format, bits + 1);

@@ -28,7 +28,7 @@ struct model_memory {
 struct model {
     struct cecl_splits_form form;
     bool has_offsets;
-    /* where rows and scales begin in each rank's slice, and both in `send` and `scales`; in bytes */
+    /* in bytes: where rows and scales begin in each rank's slice; send_at: where they begin in `send` and `scales` */
     size_t recv_at[MODEL_RANKS], scales_at[MODEL_RANKS], send_at;
     struct cecl_splits_trouble trouble;
     /* the expected contents of a rank's slice (behind its table) and of its `out` */

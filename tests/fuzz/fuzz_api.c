@@ -385,7 +385,7 @@ static void misuse_in_group(int rank)
             call_beside_bad(i, r, r == rank && i >= bad);
     }
     const ceclResult_t result = ceclGroupEnd();
-    /* a place of a buffer, or a stream, may be refused only at the group's end */
+    /* some places of buffers, and some streams, are refused only by ceclGroupEnd */
     require_refusal(result);
     REQUIRE(refusal == ceclSuccess || result == refusal, "a group returns %d, its call %d",
             (int)result, (int)refusal);

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* ECHO_WORDS: more than x86-64 and aarch64 pass in registers, so some are on the stack. Numbers use vector registers. */
+/* ECHO_WORDS: more than x86-64 and aarch64 pass in registers, so some are on the stack. Doubles use vector registers. */
 #define ECHO_WORDS 24
 #define ECHO_NUMBERS 8
 #define ECHO_WORD_PARAMETERS(x) \

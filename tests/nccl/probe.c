@@ -1,6 +1,6 @@
 /* Opens a library as programs open NCCL, calls its functions, and prints their results.
  * nccl_probe [load=FILE] [again] LIBRARY [NAME ...]
- *   load=FILE  loaded before, like a program's other libraries
+ *   load=FILE  loads FILE first, as a program has other libraries
  *   again      closes LIBRARY after its first call, and opens it again
  *   NAME       a function that is called without arguments */
 #include <dlfcn.h>

@@ -326,7 +326,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, nc
                                     int winFlags)
 {
     NOTE(WORD(comm), WORD(buff), size, WORD(win), (uint64_t)winFlags);
-    *win = size > 0 ? buff : NULL; /* like NCCL without symmetric memory */
+    *win = size > 0 ? buff : NULL; /* NULL: as from NCCL without symmetric memory */
     return ceclSuccess;
 }
 

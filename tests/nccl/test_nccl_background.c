@@ -56,7 +56,7 @@ TEST(a_non_blocking_communicator_is_served_when_it_is_ready)
     assert_true(run_each_number_of_ranks(await_and_gather));
 }
 
-/* (tests/fuzz begins all ranks in a group of one thread.) */
+/* (tests/fuzz has ranks that one thread begins in a group.) */
 TEST(making_a_communicator_does_not_wait_for_other_ranks)
 {
     struct rank ranks[2] = {{.rank = 0, .nranks = 2}, {.rank = 1, .nranks = 2}};

@@ -14,7 +14,7 @@
 
 #define ROUNDS 1500
 #define THREADS 3
-#define COMMS 4 /* used in turn, so entries are reused */
+#define COMMS 4 /* used in turn, so entries of the table are reused */
 
 struct ceclComm {
     _Atomic int ends, users;

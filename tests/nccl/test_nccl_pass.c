@@ -131,7 +131,7 @@ struct by_value {
 };
 typedef int init_rank(void **comm, int nranks, struct by_value id, int rank);
 
-/* x86-64 passes it on the stack, aarch64 by the address of a copy. */
+/* x86-64 passes the struct on the stack, aarch64 by the address of a copy. */
 TEST(a_struct_of_128_bytes_arrives_by_value)
 {
     struct by_value id;

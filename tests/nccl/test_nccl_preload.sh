@@ -24,7 +24,7 @@ none+="statically, or LD_PRELOAD did not reach it (sudo, ssh, a container)"
 export TMPDIR="$scratch/tmp"
 mkdir -p "$TMPDIR"
 
-# expect_no_file: checks that no file is left by which a command's processes shared their tables
+# expect_no_file: checks that the files in which a command's processes share their tables are gone
 expect_no_file() {
     [ -z "$(ls -A "$TMPDIR")" ] || wrong "files are left: $(ls -A "$TMPDIR")"
 }

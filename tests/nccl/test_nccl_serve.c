@@ -857,7 +857,7 @@ TEST_OF_RANKS_UNDER("all", the_last_error_is_in_the_words_of_who_failed, 2)
 }
 
 #define THREADS 100
-#define FEW_BYTES 100000 /* far less than a leak in each of the threads would be */
+#define FEW_BYTES 100000 /* a leak in each of the threads would be far more */
 
 /* The thread ends while its open group has a call and a communicator. */
 static void *end_in_a_group(void *argument)

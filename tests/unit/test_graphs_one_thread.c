@@ -41,7 +41,7 @@ TEST(a_group_of_all_ranks_is_captured)
         OK(ceclGraphDestroy(graphs[r]));
 }
 
-/* No rank captures the receive: explaining a call asks no peer. */
+/* No rank captures the receive: ceclGroupExplain asks no peer. */
 TEST(a_captured_message_is_explained)
 {
     ceclExplanation_t explanation;

@@ -11,7 +11,7 @@
 #define ROUNDS 256 /* rounds of one call, or one group, on each rank */
 #define WARM 8     /* rounds before those, in both runs */
 
-/* gcc 12, -O2: 5,350 to 5,460 (lone), 33,370 to 33,550 (group), as threads look for peers and sleep more or less. */
+/* gcc 12, -O2: 5,350 to 5,460 (lone), 33,370 to 33,550 (group): how often threads look for peers and sleep varies. */
 #define LONE_MOST 5700
 #define GROUP_MOST 34600
 

@@ -20,7 +20,7 @@ static int root, fd; /* the two ends of the line */
 static pthread_barrier_t both;
 static _Atomic bool is_over, has_hung;
 
-static _Thread_local bool no_memory; /* thread-local: an earlier test's root may still run */
+static _Thread_local bool no_memory; /* thread-local: an earlier test's root may still allocate */
 WRAPPED(void *, calloc, (size_t count, size_t size))
 {
     return no_memory ? NULL : __real_calloc(count, size);

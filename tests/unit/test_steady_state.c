@@ -115,7 +115,7 @@ static void *repeat_calls(void *argument)
 
 #define PLANS 3 /* of each rank */
 
-/* Makes ranks wait up to 1 s for each other. If all come in time, a call needs no plan for another order. */
+/* Makes ranks wait up to 1 s for each other: if all come in time, calls need no plans for other orders of ranks. */
 static void wait_for_late_ranks(void)
 {
     static const char text[] = "cecl-tuning 1\nlate.wait_ns * any 1000000000\n";

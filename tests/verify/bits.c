@@ -81,7 +81,7 @@ ceclResult_t verify_wait_bit(struct verifier *v, int rank, const struct cecl_ste
         b++;
     struct verify_taken *taken = taken_by(v, step->peer, rank, b);
     *stuck = numbers ? bits->number != step->phase : (bits->word & step->phase) == 0;
-    /* upper halves tell the watchdog which rank is late (flags/turns.h); at a wait for a number they may be equal */
+    /* the upper halves tell the watchdog which rank is late (flags/turns.h); at a wait for a number they may be equal */
     if (*stuck && (int16_t)((v->bits[rank].word >> 16) - (bits->word >> 16)) < !numbers)
         return VERIFY_FAULT(
             "launch %d, rank %d, step %u: waits for rank %u, which does not look late",
