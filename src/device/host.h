@@ -17,7 +17,7 @@ struct host_device {
     /* the default stream, for NULL and CUDA's two handles of default streams. A communicator shares it with its
      * children, as communicators on one GPU do */
     struct host_stream *standard;
-    uint64_t drained_at; /* a drain ends once `standard` has finished so many entries */
+    uint64_t drained_at; /* a drain waits until `standard` has finished so many entries */
 };
 
 static inline struct host_device *host_of(struct cecl_device *dev)
