@@ -218,8 +218,8 @@ bool extra_beside(const struct run *run, struct side *small);
  * failure. */
 bool extra_group(const struct run *run, long long *wrong);
 bool extra_rows(const struct run *run, long long *wrong);
-/* turn.c. `call` does one repeat of way 0 or 1. `medians`: us of a repeat on the slowest rank, the median over the
- * run's rounds. */
+/* turn.c. `call` does one repeat of way 0 or 1. `medians`: for each way the time of a repeat on the slowest rank, in us:
+ * the median over the run's rounds. */
 typedef bool (*turn_call)(const struct run *run, void *context, int way);
 bool turn_medians(const struct run *run, turn_call call, void *context, int repeats,
                   double medians[2]);

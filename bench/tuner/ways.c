@@ -27,7 +27,7 @@ struct trial {
 
 /* ---- forcing a way */
 
-/* The value of the threshold with which all calls are below it (way 0), or above it (way 1). */
+/* A value for the threshold: all timed calls are below it (way 0), or all are above it (way 1). */
 static uint64_t forcing_value(const struct tuner *tuner, const struct crossing *crossing, int way)
 {
     const struct cecl_threshold_info *info = &cecl_thresholds[crossing->which];

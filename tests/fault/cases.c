@@ -27,7 +27,7 @@ static bool can_be_amid(enum op op, enum fault fault)
 {
     if (op == JOIN_BY_CALLBACKS)
         return false;
-    /* No thread may use a handle that another thread makes or destroys. A shrink also accepts a revoked communicator. */
+    /* No thread may revoke a handle that another thread makes or destroys. A revoke does not disturb a shrink. */
     const bool revocable = op != JOIN && op != SHRINK && op != FINALIZE && op != DESTROY;
     return ends_its_process(fault) || fault == STOPPED || (fault == REVOKES && revocable);
 }

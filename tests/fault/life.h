@@ -102,7 +102,7 @@ void misdeed_forget(struct life *life);
 /* The time limit of communicators in which a rank keeps others waiting; each further try of a case doubles it. Ranks
  * that share a GPU take longer to join. */
 #define TIMEOUT_MS (life_on_gpus() ? 2000 : 600)
-#define LONG_TIMEOUT_MS 60000 /* of other communicators: waits must end by evidence */
+#define LONG_TIMEOUT_MS 60000 /* of all others, where waits must end earlier, by evidence */
 
 /* Fails if all ranks should have learned of the fault by now. */
 void aftermath_check_time(struct life *life);

@@ -1,6 +1,6 @@
 /* Calls by splits in device memory, by kernels (sm/splits.h): random splits among 2 to 8 ranks give the results of a
- * plain model; large rows, any alignment, and the largest number of SMs. The ranks' kernels run one after the other on
- * one GPU, because no kernel waits for another. Also sums of rows by kernels (sm/sums.h), with any number of SMs.
+ * plain model, also for large rows, at any alignment, and with the largest number of SMs. The ranks' kernels run one
+ * after the other on one GPU: no kernel waits for another. Also sums of rows (sm/sums.h), with any number of SMs.
  *
  * CECL_TEST_SHORT=N: only N random splits of each kind, for tools that observe kernels. */
 #include "../splits_model.h"

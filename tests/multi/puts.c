@@ -45,7 +45,7 @@ static void draw_transfers(const struct puts *puts, uint64_t *x)
         t->stream_of_owner = (int)multi_draw_below(x, PUTS_STREAMS);
         t->stream_of_mover = (int)multi_draw_below(x, PUTS_STREAMS);
         t->source = i;
-        if (t->relays >= 0) { /* on the stream that waited for the earlier put */
+        if (t->relays >= 0) { /* it uses the stream that waited for the earlier put */
             t->bytes = transfers[t->relays].bytes;
             t->stream_of_mover = transfers[t->relays].stream_of_owner;
             t->source = transfers[t->relays].source;

@@ -30,7 +30,7 @@ struct random_slot {
 void random_put(ceclComm_t comm, struct random_slot *s, unsigned char *host);
 /* Writes the expected contents of [recv, recv + bytes) to `want`. Only the input may have changed since random_put. */
 void random_expect(const struct random_slot *s, unsigned char *want);
-/* Expects unchanged recvsplits: a call by splits does not write them if it is made in a group. */
+/* From now on unchanged recvsplits are expected: a call by splits does not write them if it is made in a group. */
 void random_expect_no_words(struct random_slot *s);
 /* How many bytes random_prepare needs: in `send` on rank `r`, and in `recv` on any rank. */
 size_t random_bytes_sent(const struct random_call *c, int r);

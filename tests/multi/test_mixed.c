@@ -6,7 +6,7 @@
 
 #include <malloc.h>
 
-/* When an age ends, so do all communicators, and all memory is freed. In one age ranks compare calls (CECL_CHECK=1). */
+/* Calls are made in ages. When one ends, so do all communicators, and all memory is freed. One has CECL_CHECK=1. */
 #define AGES 10
 #define AGE_CHECKED 5
 

@@ -280,7 +280,7 @@ static ceclResult_t gather_variable(unsigned char *recv)
 TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
 {
     enum { CALLS = 40 };
-    ceclComm_t other = multi_comm(NULL); /* may synchronize, unlike `comm` in its group */
+    ceclComm_t other = multi_comm(NULL); /* may synchronize; `comm` may not in its open group */
     struct memory all = memory_new(comm, MEMORY_SHARED, (CALLS + 1) * bytes);
     run(all.at, 3);
     multi_ok(comm, ceclGroupStart());
@@ -303,7 +303,7 @@ TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, 
 {
     if (multi_on_gpus(comm))
         skip_because("on GPUs private memory has addresses of its own");
-    ceclComm_t other = multi_comm(NULL); /* may synchronize, unlike `comm` in its group */
+    ceclComm_t other = multi_comm(NULL); /* may synchronize; `comm` may not in its open group */
     struct memory both = memory_new(comm, MEMORY_SHARED, 2 * bytes);
     run(both.at, 3);
     multi_ok(comm, ceclGroupStart());

@@ -312,7 +312,7 @@ static void join_fails(struct rank *r)
     REFUSED(ceclCommInitRank(&r->comm, r->nranks, r->id, r->rank), expected_result, expected);
 }
 
-/* Whether all ranks are refused, with the same reason, if the variable has this value on rank `only`, or on all. */
+/* Whether all ranks are refused with the same reason if the variable is set on rank `only` (negative: on all). */
 static bool refuses(const char *name, const char *value, int only, ceclResult_t result,
                     const char *text)
 {
@@ -457,7 +457,7 @@ static bool time_limit_ends_the_wait(const char *limit_ms)
     return ranks_run(&setup, one_does_not_call);
 }
 
-/* The longer limit is tried if the machine is so busy that the calls before do not end within the shorter one. */
+/* The longer limit is for a machine that is so busy that the first calls do not end within the shorter one. */
 TEST(a_rank_that_does_not_call_runs_into_the_time_limit_and_is_named_if_it_has_left)
 {
     for (int also = 0; also < 2; also++) {

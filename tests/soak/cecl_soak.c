@@ -32,7 +32,7 @@ struct breakage {
     struct team *team;
     enum way way;
     int culprit;        /* its rank in the team */
-    int calls, few;     /* calls that all others make, and calls that the culprit makes */
+    int calls, few;     /* how many calls all others make, and how many the culprit makes */
     bool leaves[RANKS]; /* ranks that will not be in the new communicator */
     /* whether a new communicator is made; whether this rank aborts the old one at the end */
     bool shrinks, abrupt;
