@@ -5,7 +5,7 @@
 
 #include "with_cmocka.h"
 
-/* Sets a soft limit. Returns the former one: restore that of descriptors, which leak checks at the end need. */
+/* Sets a soft limit; returns the former one. Restore RLIMIT_NOFILE: leak checks at the end need descriptors. */
 static inline rlim_t soft_limit(__rlimit_resource_t resource, rlim_t most)
 {
     struct rlimit limit;

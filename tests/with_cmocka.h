@@ -18,9 +18,9 @@
 
 /* Defines a test that registers itself. A program's tests run in the order of their definitions. */
 #define TEST(name) TEST_BETWEEN(name, NULL, NULL)
-/* The same with functions that run before and after the test; NULL: none. */
+/* A test with functions that run before and after it; NULL: none. */
 #define TEST_BETWEEN(name, set_up, tear_down) TEST_IF(1, name, set_up, tear_down)
-/* The same for a test that exists only if `condition` holds at the program's start. */
+/* A test that exists only if `condition` holds at the program's start. */
 #define TEST_IF(condition, name, set_up, tear_down) \
     static void name(void **state); \
     __attribute__((constructor)) static void name##_is_registered(void) \

@@ -548,7 +548,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         made++;
     }
     counts[MIXED] += small && by_host;
-    if (made > 0) { /* 0 if lowering has refused every group */
+    if (made > 0) { /* made is 0 if lowering has refused every group */
         const ceclResult_t result = verify(plans, made, setting.n, take_byte(&in));
         REQUIRE(result == ceclSuccess, "%d ranks, %d launches: %s", setting.n, made,
                 cecl_message());

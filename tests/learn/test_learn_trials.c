@@ -44,7 +44,7 @@ static struct program any_loop(uint64_t seed)
     program.lag = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.ahead = (uint32_t)below(&program.seed, queue) / program.length[0];
     program.is_apart = below(&program.seed, 2);
-    /* `drift` is over 60 steps. So many short steps are only a few periods of a trial, in which times change less */
+    /* `drift` is over 60 steps; but 60 short steps are only a few periods of a trial, in which times change less */
     program.drift /= 100;
     program.steps = 20000;
     return program;
@@ -103,7 +103,7 @@ TEST(so_are_those_of_loops_whose_ranks_are_far_apart)
     expect_goals(any_loop, false);
 }
 
-/* In each of `seeds` programs all communicators get a verdict; only the first one gains. */
+/* In each of `seeds` programs all communicators get a verdict; only the first communicator gains. */
 static void each_gets_its_verdict(struct program program, uint64_t seeds)
 {
     for (int arm = 1; arm < CECL_VERDICT_ARMS; arm++) {

@@ -72,7 +72,7 @@ TEST(what_ranks_must_have_equal_is_in_the_signature)
 {
     struct cecl_call call = part_of(CECL_OP_ALL_TO_ALL, false, CECL_PUSH, 8).call;
     call.nranks = RANKS;
-    call.view.shape.width = 8; /* without a width a shape has no other words */
+    call.view.shape.width = 8; /* with a width of 0, the shape's other words would not count */
     for (int field = 0;; field++) {
         struct cecl_call other = call;
         if (!change(&other, field))

@@ -18,7 +18,7 @@
 #define RANKS 4
 #define EXCLUDED 0
 
-#define PAUSE_MS 20 /* ms in which the other ranks learn of a revocation */
+#define PAUSE_MS 20 /* ms; enough for the other ranks to learn of a revocation */
 
 static _Thread_local int calls_left; /* until the fault; 0: no fault */
 static void (*commit)(void);

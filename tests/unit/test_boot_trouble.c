@@ -35,7 +35,7 @@ WRAPPED(ssize_t, recv, (int fd, void *data, size_t bytes, int flags))
 }
 
 #define CRUMB 50u               /* bytes; of the root's messages only replies are larger */
-static _Atomic unsigned crumbs; /* 0: the library's sends are whole; else 1 + split ones */
+static _Atomic unsigned crumbs; /* 0: the library's sends are whole; else 1 + large ones so far */
 WRAPPED(ssize_t, send, (int fd, const void *data, size_t bytes, int flags))
 {
     if (refuses(SEND))

@@ -259,7 +259,7 @@ TEST_BETWEEN(no_call_begins_after_a_silence, open_flags, close_flags)
     assert_int_equal(flags.target[SIDE], side);
 }
 
-/* How many phases of the side lane are pending follows from each call's own phases: the second call here has none. */
+/* Each call's own phases say how many of the side lane are pending: the second call here has none on that lane. */
 TEST_BETWEEN(all_side_flags_of_pending_calls_are_silenced, open_flags, close_flags)
 {
     const struct cecl_advance steep = {.phases = {2, 9}}, flat = {.phases = {5, 0}};

@@ -11,7 +11,7 @@
 
 #define RANKS 2
 #define READS_MS 200  /* how long another thread reads */
-#define HUNG_MS 20000 /* how long it reads if nobody ends its read */
+#define HUNG_MS 20000 /* how long that thread reads if nobody ends its read */
 #define ATTEMPTS 5    /* tries: no goodbye is sent if the machine stands still for 1 s */
 #define LONG_MS 60000
 
