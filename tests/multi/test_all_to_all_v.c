@@ -72,7 +72,7 @@ static struct arguments tens(void)
     return a;
 }
 
-/* The last rank has refused its arguments: all other ranks return an error that names it. */
+/* The last rank has refused its own arguments; on all other ranks the call must fail with an error that names it. */
 static void expect_refused(ceclResult_t result, const char *words)
 {
     char said[128];

@@ -40,7 +40,7 @@ static bool is_poisoned(const uint32_t *at)
     return true;
 }
 
-/* Called before the watchdog ends waits. At first notes whether a recvbuff was written. Waits until all ranks fail. */
+/* Called before the watchdog ends waits. The first time, notes whether a recvbuff was written. Waits until all have failed. */
 static struct trial *look(const struct cecl_device *dev)
 {
     struct trial *t = trials;

@@ -345,7 +345,7 @@ static void begin_together(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Checks the error of a rank with a message; its peer may have found it first. */
+/* Checks the error on a rank that sends or receives; its peer may have found the error first. */
 static void assert_said(ceclResult_t made, const char *words)
 {
     if (made == ceclSuccess || !strstr(ceclGetLastError(comm), words))

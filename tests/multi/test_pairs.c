@@ -100,7 +100,7 @@ TEST(a_different_count_in_a_group_is_named)
     multi_ok(NULL, ceclCommAbort(comm));
 }
 
-/* The two ranks of a message compare its ends without the other ranks. */
+/* The sender and the receiver of a message compare their arguments without the other ranks. */
 TEST(messages_need_no_check_of_calls)
 {
     multi_setenv("CECL_CHECK", "1");
@@ -246,7 +246,7 @@ TEST_WITH_COMM(a_group_is_explained)
     assert_int_equal(explanation.zeroSm, multi_nranks > 1 && !multi_shares_gpu(comm));
 }
 
-/* A group posts receives before sends, and a sender waits up to 1 s for its receiver's post. So it pushes. */
+/* A group posts receives before sends, and a sender waits up to 1 s for its receiver's post, and then pushes. */
 TEST(ranks_that_exchange_much_push_what_they_send)
 {
     const size_t much = 8 << 20; /* see launch/messages.c */

@@ -271,7 +271,7 @@ static void own_and_another_are_named(const struct lists *lists)
         fail_msg("rank %d: %s", multi_rank, ceclGetLastError(NULL));
 }
 
-/* Shrinks with this rank's list. Ranks come one after the other, in ascending or descending order, from any rank on. */
+/* Shrinks with this rank's list. Ranks come one by one, in ascending or descending order, beginning with any rank. */
 static ceclResult_t shrink_in_turn(const struct lists *lists, int order, int ms, ceclComm_t comm,
                                    ceclComm_t *rest)
 {

@@ -31,7 +31,7 @@ static void gathers_directly(ceclComm_t comm, ceclStream_t stream, int *buffer, 
     }
 }
 
-/* Splits off all ranks, in the opposite order, and gathers there in `buffer`. */
+/* Makes a child of all ranks, in the opposite order, and gathers in `buffer` on the child. */
 static void a_child_gathers_directly(ceclComm_t parent, int *buffer)
 {
     ceclComm_t child = NULL;

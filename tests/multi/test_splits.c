@@ -122,7 +122,7 @@ static void expect_failure(const char *words)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Each rank sends `first` rows to rank 0, and `others` to each other rank. The call succeeds, and then all ranks fail. */
+/* Each rank sends `first` rows to rank 0, and `others` to each other rank. The call succeeds; then all have the error. */
 static void expect_trouble(uint64_t first, uint64_t others, size_t recvrows, const char *words)
 {
     uint64_t rows[MOST];

@@ -75,7 +75,7 @@ extern const struct call call_max_small, call_reduce_fewer, call_broadcast_of_an
 /* Enqueues the call, without waiting for it. */
 ceclResult_t call_make(const struct call *call, struct player *p, int *in, int *out,
                        ceclStream_t stream);
-/* `out`: a copy of the result that the host can read. */
+/* Checks the result. `out`: a copy of it that the host can read. */
 void call_check(const struct call *call, struct player *p, const int *out);
 
 /* The value of a rank's input at an index. */
