@@ -25,8 +25,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
 #define CECL_SETTINGS(X) \
     X(CHECK, "CECL_CHECK", INT, EQUAL, "0", "", "0..1", \
       "1: ranks compare the arguments of each collective before it starts, and a difference is " \
-      "an error; the host waits for the comparison. On the host device one line says that GPUs " \
-      "would refuse a call's memory") \
+      "an error; the host waits for the comparison. On the host device a line tells of a call " \
+      "whose memory GPUs would refuse") \
     X(CUDA_DEVICE, "CECL_CUDA_DEVICE", ORDINAL, OWN, "-", "current", "current|rank|0..65536", \
       "which GPU a rank takes: the thread's current one, rank modulo the number of visible GPUs, " \
       "or the GPU with this number") \
@@ -37,17 +37,18 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "where ranks run. cuda: on GPUs, or init fails; host: on the CPU; auto: on GPUs if each " \
       "rank has a GPU of its own, else on the CPU") \
     X(DIRECTION, "CECL_DIRECTION", CHOICE, EQUAL, "auto", "", "auto|push|pull", \
-      "which rank copies a block: its owner (push) or its receiver (pull); auto: push, and for " \
-      "reductions as the tuning table says. Calls out of place without SMs always push, and so " \
-      "does an all-to-all if peers cannot reach every sendbuff") \
+      "which rank copies a block: its owner (push) or its receiver (pull). auto: push, but " \
+      "reductions as the tuning table says. Whatever is set, calls out of place without SMs " \
+      "push, and so does an all-to-all with a sendbuff that peers cannot reach") \
     X(FLAGS, "CECL_FLAGS", CHOICE, EQUAL, "auto", "", "auto|host", \
       "how flags reach peers. host: a stream writes them to memory of the host. auto: a copy " \
       "engine copies them; but as host with CECL_URGENT=1, and if some rank has " \
-      "CUDA_DEVICE_MAX_CONNECTIONS below 8, where copied flags could hang after a failure") \
+      "CUDA_DEVICE_MAX_CONNECTIONS below 8 (copied flags could then hang after a failure)") \
     X(HOST_ID, "CECL_HOST_ID", TEXT, OWN, "-", "the machine's id", "text", \
-      "ranks with different texts count as ranks of different hosts, even if they share one. Set " \
-      "it for containers or cloned machines whose ids are equal, or to try a program as if over " \
-      "several hosts") \
+      "the name of the rank's host: ranks with different names count as ranks of different " \
+      "hosts. " \
+      "Set it for containers or cloned machines whose ids are equal, or to try a program as if " \
+      "over several hosts") \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000", \
       "limit of each wait while a communicator is made, ms; ceclGetUniqueId reads it, too") \
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "by the tuning table", "1..1024", \
@@ -60,9 +61,9 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "CECL_NCCL and CECL_NCCL_... at a process's first call") \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name", \
       "the NCCL to which calls are passed, and which carries communicators over several hosts. " \
-      "If not set: the NCCL of a Python wheel beside a library of the process, else the one in " \
-      "LD_LIBRARY_PATH, else the system's; for several hosts an NCCL that the program has loaded " \
-      "comes first") \
+      "If not set, the first of: for several hosts, an NCCL that the program has loaded; the " \
+      "NCCL " \
+      "of a Python wheel beside a library of the process; one in LD_LIBRARY_PATH; the system's") \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1", \
       "1: when a process that called collectives of NCCL ends, it prints to stderr which of them " \
       "cecl carried out") \
@@ -74,8 +75,7 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "faster one is kept; 0: the built-in table decides, so all runs have the same calls " \
       "served. If ranks differ, 0 applies") \
     X(NODE_SIZE, "CECL_NODE_SIZE", INT, EQUAL, "-", "not set", "1..1024", \
-      "pretends that ranks are on several hosts, to see what a program does then: the number of " \
-      "ranks on each") \
+      "how many ranks count as one host, to try a program as if over several hosts") \
     X(NVTX, "CECL_NVTX", INT, OWN, "0", "", "0..1", \
       "1: NVIDIA's profilers show the host time of each call, as an NVTX range of the domain " \
       "cecl; needs a library built with CUDA") \
