@@ -1,5 +1,4 @@
-/* The CUDA device's own streams: creating them, keeping them in a table, waiting for all of them,
- * destroying them. Also the wait for all work of the GPU. */
+/* The CUDA device's own streams: made, kept in a table, awaited, destroyed. Also the wait for all work of the GPU. */
 #include <stdatomic.h>
 
 #include "device/cuda.h"
@@ -10,6 +9,7 @@
 
 struct own {
     const struct cuda_device *owner;
+    int ordinal; /* the owner's, which may be closed */
     CUstream stream;
     /* If the program destroys this stream by CUDA's own function, a later stream may get its address, but not its id */
     unsigned long long id;
@@ -22,7 +22,7 @@ static size_t count, room;
 
 static ceclResult_t keep(const struct cuda_device *cuda, CUstream stream)
 {
-    struct own own = {.owner = cuda, .stream = stream};
+    struct own own = {.owner = cuda, .ordinal = cuda->base.ordinal, .stream = stream};
     CECL_TRY(CUDA_CALL(cuda, cuStreamGetId, stream, &own.id));
     CECL_LOCKED(&lock);
     const bool has_room = CECL_HAS_ROOM(list, count, room);
@@ -135,14 +135,14 @@ ceclResult_t cuda_streams_drain(struct cecl_device *dev, int64_t deadline)
 
 /* ---- all work of the GPU */
 
-/* Refuses while a stream captures, as far as cecl can tell: asks the streams of stream_create, and the legacy stream,
- * which answers with an error while any blocking stream captures. These questions invalidate no capture. */
+/* Refuses while a stream captures, as far as cecl can tell: asks the GPU's streams of stream_create, and the legacy
+ * stream, which answers with an error while any blocking stream captures. Invalidates no capture. */
 static ceclResult_t refuse_captures(struct cuda_device *cuda)
 {
     CECL_TRY(cuda_refuse_capture(cuda, CU_STREAM_LEGACY));
     CECL_LOCKED(&lock);
     for (size_t i = 0; i < count; i++)
-        if (list[i].owner == cuda)
+        if (list[i].ordinal == cuda->base.ordinal)
             CECL_TRY(cuda_refuse_capture(cuda, list[i].stream));
     return ceclSuccess;
 }

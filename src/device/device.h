@@ -235,8 +235,8 @@ struct cecl_device_ops {
      * go_on  called at least once in two ms; false ends the wait
      *
      * ceclInProgress: `go_on` has ended the wait. After any other error it is unknown whether the work is done, for
-     * example because a stream captures. On CUDA this call invalidates another thread's capture if the capturing stream
-     * is non-blocking and not made by `dev`. So only threads of the program call it, and only to close memory. */
+     * example because a stream captures. On CUDA this call invalidates another thread's capture on a non-blocking stream
+     * that stream_create did not make. So only threads of the program call it, and only to close memory. */
     ceclResult_t (*quiet)(struct cecl_device *dev, bool (*go_on)(void *context), void *context);
     /* Refuses a stream that was destroyed or belongs to another device, and a capture that is broken. Enqueues nothing.
      *

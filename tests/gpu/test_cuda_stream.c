@@ -282,6 +282,24 @@ TEST_WITH_KIT(check_refuses_a_stream_that_captures_and_spoils_nothing)
     }
 }
 
+static bool goes_on(void *context)
+{
+    return true;
+}
+
+/* The device object that waits need not be the one that made the stream: each communicator has its own. */
+TEST_WITH_KIT(quiet_beside_a_capture_of_the_gpu_is_refused_and_spoils_nothing)
+{
+    struct cecl_device *other = NULL;
+    must(cecl_cuda_open(0, &other));
+    must_cuda(cudaStreamBeginCapture(kit.stream, cudaStreamCaptureModeRelaxed));
+    refused(ceclInvalidUsage, "captures a graph", OPS(gpu[0])->quiet(gpu[0], goes_on, NULL));
+    refused(ceclInvalidUsage, "captures a graph", OPS(other)->quiet(other, goes_on, NULL));
+    end_capture_and_check_it(kit.stream);
+    must(OPS(other)->quiet(other, goes_on, NULL));
+    OPS(other)->close(other);
+}
+
 TEST(legacy_stream_beside_a_blocking_capture_is_refused_and_spoils_nothing)
 {
     ceclStream_t work = NULL, blocking = NULL;
