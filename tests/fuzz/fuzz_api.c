@@ -409,7 +409,7 @@ static void misuse_messages_in_group(int rank)
     require_refusal(ceclGroupEnd());
 }
 
-/* Two calls of a group write the same memory, which only messages may do. */
+/* A group with one call twice is refused if both write the same memory, unless the calls are messages. */
 static void overlap_in_group(void)
 {
     const struct random_call *c = &batch.calls[0][0];

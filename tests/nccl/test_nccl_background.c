@@ -232,7 +232,7 @@ static bool await_and_pass(struct rank *r)
     return ncclCommDestroy(r->comm) == 0 && is;
 }
 
-/* cecl refuses the bad value when it creates a communicator. test_nccl_stats.sh checks the table. */
+/* cecl refuses this value when it creates a communicator. test_nccl_stats.sh checks the table of --stats. */
 TEST(where_ours_cannot_be_made_all_calls_are_passed)
 {
     setenv("CECL_POOL_BYTES", "1", 1);

@@ -702,7 +702,7 @@ TEST_OF_RANKS_UNDER("all", a_group_may_have_many_calls, RANKS)
     return is;
 }
 
-/* NCCL lets the two ranks of messages group them in different ways. */
+/* NCCL lets sender and receiver group their messages in different ways. */
 #define MANY_MESSAGES 300 /* between two ranks, more than cecl takes at once */
 
 static int at_once[2]; /* how many messages each of the two ranks puts into a group */

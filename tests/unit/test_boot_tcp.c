@@ -70,7 +70,7 @@ struct life {
     int nranks, rank;
     bool stays_away, wrong_secret;
     const ceclUniqueId *id;
-    const char *words; /* which the error must contain; or NULL */
+    const char *words; /* that the error must contain; or NULL */
 };
 
 /* Exit code: the result; 100 if the all-gather returned wrong bytes; 101 if the message lacks `words`. */

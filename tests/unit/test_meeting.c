@@ -191,7 +191,7 @@ static void *run_twice(void *argument)
     const ceclResult_t first = me->result;
     for (int r = 0, at = 0; r < RANKS; r++)
         if (r != EXCLUDED && me->all[at++] != 10 + r)
-            return NULL; /* it took a part of the next call */
+            return NULL; /* `me` took a part of the next call */
     me->mine += 100;
     if (first == ceclSuccess)
         run(me);

@@ -3,7 +3,7 @@
  * for each rank. (tests/multi/test_put.c compares the bytes that arrive.) */
 #include "one_sided.h"
 
-#define MANY_STREAMS 70 /* more than the library has lines */
+#define MANY_STREAMS 70 /* more streams than the library has lines */
 
 static void mark(int rank, ceclStream_t stream, _Atomic int *at)
 {
