@@ -14,8 +14,8 @@
 
 #define CECL_MEETING_FAILURES 8
 
-/* A failed meeting, kept for ranks that had not come. Such a rank's next call fails for the same reason if its list has
- * a rank of `failed` and, if the rank at fault is known, also that rank. */
+/* A failed meeting, kept for ranks that had not come. The next call of such a rank fails for the same reason if its
+ * list has a rank of `failed`. If the rank at fault is known, the list must have that rank, too. */
 struct cecl_meeting_failure {
     int64_t at; /* where the log has the event of the failure */
     struct cecl_rank_set failed,

@@ -19,7 +19,7 @@ bool cecl_net_is_early(int error);
 bool cecl_net_is_scarce(int error);
 /* If `error` says that descriptors or memory are lacking, rests a moment, and returns true until they have been lacking
  * for a second. Otherwise returns false. A lack that was not seen for 500 ms has ended; the next one counts as new.
- * lack: [in, out] when the lack began and when it was last seen, in ms; zeroed: there is none */
+ * lack  [in, out] when the lack began and when it was last seen, in ms; zeroed: there is none */
 bool cecl_net_bears(int error, int64_t lack[2]);
 
 /* Opens a socket. Returns -1 on failure, with errno set and a message recorded for ceclSystemError. */

@@ -55,7 +55,7 @@ bool cecl_tcp_is_loopback(const struct cecl_tcp_id *id)
 }
 
 /* A link-local IPv6 address is valid only with the number of an interface, and each host numbers its own interfaces. So
- * replaces the number in the id by this host's, if CECL_SOCKET_IFNAME names the interface. */
+ * this function replaces the number in the id by this host's, if CECL_SOCKET_IFNAME names the interface. */
 union cecl_tcp_address cecl_tcp_from_here(const struct cecl_tcp_id *id)
 {
     union cecl_tcp_address at = id->at;

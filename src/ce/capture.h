@@ -1,11 +1,11 @@
 /* The plan of a captured call. It has the copies and reductions of a call that is not captured, but its signals have
  * fixed values, so a graph may run it any number of times.
  *
- * All steps are on the main lane, in the order of the original plan. Every plan works in that order even on one lane,
- * because lanes may share one hardware queue. In place of epochs, each rank has words that all peers read
- * (TURN and CALL, flags/turns.h). The phases of both lanes become phases 1 to n of TURN. All ranks signal them
- * in the same order, on one lane, so a wait for a phase is also a wait for all phases before it. Each wait is for the
- * phase that was signalled last. A signal is left out if the next signal comes before any wait.
+ * All steps are on the main lane, in the order of the original plan. Every plan must work in that order even on one
+ * lane, because lanes may share one hardware queue. In place of epochs, each rank has words that all peers read (TURN
+ * and CALL, flags/turns.h). The phases of both lanes become phases 1 to n of TURN. All ranks signal them in the same
+ * order, on one lane, so a wait for a phase is also a wait for all phases before it. Each wait is for the phase that
+ * was signalled last. A signal is left out if the next signal comes before any wait.
  *
  * A call begins with the wait for the last phase of the previous call (wait 0), which the peers have usually signalled
  * by then. The plans of a barrier, and of a call between two barriers:
@@ -18,8 +18,7 @@
  * staging, or from a rank to itself.
  *
  * At least three phases are needed. Each replay writes the same values, so a word does not show which replay wrote it.
- * With two phases, a rank could mistake a peer's phase 2 of the previous call for phase 2 of this call.
- */
+ * With two phases, a rank could mistake a peer's phase 2 of the previous call for phase 2 of this call. */
 #ifndef CECL_CE_CAPTURE_H
 #define CECL_CE_CAPTURE_H
 

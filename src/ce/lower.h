@@ -14,7 +14,7 @@ ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan);
  * (route.c). Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
-/* As cecl_lower_group, but as if no rank had come late, so each rank pushes. Also for route.c. */
+/* As cecl_lower_group, but as if no rank had come late, so each rank pushes. route.c also calls it. */
 ceclResult_t cecl_lower_alike(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 /* The table cecl_lowerings lists these functions. */

@@ -16,10 +16,10 @@
  *     lane of b   wait for ready, copies, signal moved  |
  *
  * There is no deadlock: a message ends once the sender's group and the receiver's group have begun, whatever other
- * messages do (docs/models/pairs.pml). A group begins when its stream reaches it. NCCL has the same rule, so every
- * program that ends with NCCL ends here. The rule holds here because a lane has only the messages of one peer, in the
- * order of that peer's groups. With a single lane for all peers, a copy for peer a would wait behind a copy for peer b,
- * although b itself may wait for a.
+ * messages do (docs/models/pairs.pml). A group begins when its stream reaches it. In NCCL a message ends by the same
+ * rule, so every program that ends with NCCL ends here. The rule holds here because a lane has only the messages of one
+ * peer, in the order of that peer's groups. With a single lane for all peers, a copy for peer a would wait behind a
+ * copy for peer b, although b itself may wait for a.
  *
  * A captured group has the main lane only, and the sender always counts as second. The group needs no lane for each
  * peer, because groups are coordinated when they are captured: a group takes a ticket (a number), tells its peers its

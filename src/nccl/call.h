@@ -41,7 +41,7 @@ struct cecl_nccl_way {
 struct cecl_nccl_call {
     enum cecl_nccl_op op;
     bool reduces; /* the call is a reduction, so it needs SMs; false: it only moves data */
-    /* NCCL's own handle, never a wrapper: functions that jump.c passes on take it, too */
+    /* NCCL's own handle, never a wrapper: NCCL also gets it in calls that jump.c passes on */
     ncclComm_t comm;
     size_t count; /* number of elements, as in the program's call */
     ncclDataType_t datatype;

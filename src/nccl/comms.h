@@ -106,8 +106,8 @@ void cecl_nccl_birth_forget(ncclComm_t parent);
 
 /* Makes a cecl communicator for `comm`. Collective over the ranks of `comm` that meet. Either all ranks get one in
  * their `entry`, or no rank does, and then all ranks that meet have the same entry->reason. Closes the meeting. Returns
- * an error only if ranks could not agree. in_background: NCCL makes `comm` in the background, so this function first
- * waits for NCCL. Once the life of the entry is GIVING_UP, this function stops using `comm` and soon returns. */
+ * an error only if ranks could not agree. If `in_background`, NCCL makes `comm` in the background, and this function
+ * first waits for NCCL. Once the life of the entry is GIVING_UP, this function stops using `comm` and soon returns. */
 ncclResult_t cecl_nccl_make(ncclComm_t comm, struct cecl_nccl_comm *entry, int together,
                             bool in_background, struct cecl_nccl_meeting *meeting);
 

@@ -109,7 +109,7 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
     const bool learns = way.reason == CECL_NCCL_NO_REASON && is_learned(call, comm);
     if (way.reason == CECL_NCCL_NO_REASON && !learns)
         way.reason = reason_of_table(process, call, comm, group);
-    /* Asks the driver about some calls that NCCL makes, too: in a group, because one library makes all its captured
+    /* Also asks the driver about some calls that NCCL makes: in a group, because one library makes all captured
      * collectives, and for --stats, which shows which calls were captured. */
     if (way.reason == CECL_NCCL_NO_REASON || in_group || process->counts)
         way.is_captured = is_captured(call, comm, group);

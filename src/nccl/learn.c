@@ -330,7 +330,7 @@ static bool has_arm(const struct cecl_nccl_learn *learn, const struct cecl_nccl_
                                         cecl_period_is_within(&learn->period));
 }
 
-/* Decides by the trial's arm, if has_arm(); otherwise by the table. */
+/* Decides by the trial's arm, if has_arm(); otherwise by the table of gains.c. */
 static void follow_arm(struct cecl_nccl_learn *learn, const struct cecl_nccl_call *call,
                        const struct cecl_nccl_comm *comm, const struct cecl_nccl_group *group,
                        struct cecl_nccl_way *way)

@@ -157,7 +157,7 @@ static void warn_of_difference(const struct hello *all, int nranks)
                  other);
 }
 
-/* Warns that rank `absent` does not meet the others. Only the lowest rank that meets prints it, once. */
+/* Warns that rank `absent` does not meet the others. Only the lowest rank that meets prints the warning, once. */
 static void warn_of_absence(const struct cecl_nccl_comm *entry, int absent, bool is_lowest)
 {
     static _Atomic bool has_warned;

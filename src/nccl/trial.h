@@ -42,7 +42,7 @@ enum { CECL_TRIAL_IDLE, CECL_TRIAL_WAITING, CECL_TRIAL_OFFERED, CECL_TRIAL_RUNNI
 #define CECL_TRIAL_TURNS 20u  /* most turns of a trial: 60 whole periods */
 #define CECL_TRIAL_SAMPLES (CECL_TRIAL_TURNS * CECL_TRIAL_COUNTED)
 #define CECL_TRIAL_DECISIONS 4096u /* decisions of a communicator; after them it begins no trial */
-#define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial; then a long wait */
+#define CECL_TRIAL_ATTEMPTS 8u     /* attempts to begin a trial before a long wait */
 #define CECL_TRIAL_LEARNED 16u     /* verdicts that a communicator remembers */
 
 /* The words that one rank writes and all ranks read. Starts zeroed. */

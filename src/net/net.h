@@ -134,8 +134,8 @@ ceclResult_t cecl_net_result(const struct cecl_net *net, const char *what, nccl_
  *
  *     await_room (each)    begin (each)    GroupStart    add (each)    GroupEnd    unlock (each)    end (each)
  *
- * start: when the launches began, in ms (cecl_now_ms); they share one time limit. */
-/* Refuses a call that NCCL cannot make. The message says what to use instead. version: NCCL's */
+ * `start` is when the launches began, in ms (cecl_now_ms); they share one time limit. */
+/* Refuses a call that NCCL cannot make. The message says what to use instead. `version` is NCCL's. */
 ceclResult_t cecl_net_check(const struct cecl_call *call, int version);
 /* Waits until fewer than PENDING_MOST calls are pending: NCCL waits inside a call while the GPU's queue is full. */
 ceclResult_t cecl_net_await_room(const struct cecl_net *net, int64_t start);

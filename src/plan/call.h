@@ -115,9 +115,9 @@ static inline uint64_t cecl_call_input_blocks(const struct cecl_call *call)
     return call->op->to == CECL_TO_EACH ? (uint64_t)call->nranks : 1;
 }
 
-/* Whether the call is in place and must be in place on all ranks. Only an all-to-all must: in place, all ranks take
- * other steps than out of place. (A reduction takes the same steps. For calls that send one block to all ranks, see
- * cecl_call_is_outside.) */
+/* Whether the call is in place and must be in place on all ranks. Only an all-to-all must, because it takes other steps
+ * in place than out of place. (A reduction takes the same steps in both cases. For calls that send one block to all
+ * ranks, see cecl_call_is_outside.) */
 static inline bool cecl_call_is_in_place_on_all(const struct cecl_call *call)
 {
     return call->in_place && call->op->family == CECL_FAMILY_EXCHANGED;

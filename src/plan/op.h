@@ -44,13 +44,13 @@ struct cecl_op {
     enum cecl_family family;
     enum cecl_to to;
     bool rooted; /* the call has a root */
-    /* Not NULL if an exchange precedes the call, in which receivers tell senders where blocks belong. asks_places: the
-     * exchange's name in NVTX ranges. in_group: the call that a program must make in a group instead */
+    /* Not NULL if an exchange precedes the call, in which receivers tell senders where blocks belong. `asks_places` is
+     * the exchange's name in NVTX ranges, `in_group` the call that a program must make in a group instead. */
     const char *asks_places, *in_group;
     /* Whether a call may be small, and if so, which kind of small call it is. */
     bool may_be_small;
     enum cecl_small_kind small_kind;
-    /* CECL_FAMILY_SPLITS: has_experts: rows go to experts or come back from them; goes_back: they come back */
+    /* CECL_FAMILY_SPLITS: rows go to experts or come back from them (`has_experts`); they come back (`goes_back`) */
     bool has_experts, goes_back;
     bool has_tiles;         /* CECL_FAMILY_REDUCTION: the input is tiles; see plan/block.h */
     bool widens;            /* CECL_FAMILY_REDUCTION: sums fp16 or bf16 to fp32; never in place */
