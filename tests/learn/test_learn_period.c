@@ -86,13 +86,16 @@ TEST_BETWEEN(a_period_that_breaks_off_again_and_again_gives_way_to_a_longer_one,
 TEST_BETWEEN(an_odd_step_costs_no_more_than_itself, start, NULL)
 {
     int whole;
-    repeat("abcdefg", 30, &whole);
-    assert_int_equal(period.length, 7);
-    repeat("abcxxdefg", 1, &whole);
-    assert_int_equal(whole, 1); /* the step before this one */
-    repeat("abcdefg", 10, &whole);
-    assert_true(whole >= 8);
-    assert_int_equal(period.length, 7);
+    for (int times = 6; times <= 30; times += 24) { /* soon after the period is found, and later */
+        start(state);
+        repeat("abcdefghijklmnop", times, &whole);
+        assert_int_equal(period.length, 16);
+        repeat("abcdefghijklmnxxop", 1, &whole);
+        assert_int_equal(whole, 1); /* the step before this one */
+        repeat("abcdefghijklmnop", 10, &whole);
+        assert_true(whole >= 8);
+        assert_int_equal(period.length, 16);
+    }
 }
 
 TEST_BETWEEN(a_changed_sequence_is_found_anew, start, NULL)
