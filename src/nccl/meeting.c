@@ -314,7 +314,6 @@ static ceclResult_t gather(struct cecl_nccl_meeting *meeting, const void *mine, 
 {
     const bool is_first = meeting->mine.number++ == 0;
     *absent = -1;
-    memset(all, 0, (size_t)meeting->nranks * bytes);
     memcpy((char *)all + (size_t)meeting->rank * bytes, mine, bytes);
     if (bytes > MOST_BYTES)
         return cecl_fail(ceclInternalError, "%zu bytes to gather: at most %d expected", bytes,

@@ -30,7 +30,7 @@ void cecl_nccl_meeting_begin(struct cecl_nccl_meeting *meeting, int rank, int nr
 
 /* Collective: gathers `bytes` bytes of each rank in `all`, in rank order. Waits for at most CECL_INIT_TIMEOUT_MS. After
  * a gather has failed, all later ones fail.
- * absent  [out] in the first gather the lowest rank that will not come, or -1; the bytes of absent ranks are zero.
+ * absent  [out] in the first gather the lowest rank that will not come, or -1; absent ranks' bytes stay as they are.
  *         In later gathers an absent rank is an error. */
 ceclResult_t cecl_nccl_meeting_gather(struct cecl_nccl_meeting *meeting, const void *mine,
                                       void *all, size_t bytes, int *absent);
