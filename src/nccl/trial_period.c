@@ -49,9 +49,7 @@ static uint64_t mix(uint64_t hash)
 
 static void forget(struct cecl_period *period)
 {
-    period->length = period->strikes = 0;
-    period->candidate = 0;
-    period->run = 0;
+    period->length = period->candidate = 0;
 }
 
 /* How many calls a run needs before `candidate` is taken as the period. */
@@ -104,7 +102,6 @@ static void break_off(struct cecl_period *period)
         period->broken_at = period->searched;
     }
     period->candidate = 0;
-    period->run = 0;
 }
 
 /* Takes the candidate as the period. A period may begin with any call that begins a group. The chosen first call is the
