@@ -161,13 +161,13 @@ static inline const struct run *side_run(const struct side *side, const struct r
 
 /* Makes all sides of cecl_perf. Returns 0 if a side that was asked for is not available. */
 int sides_make(const struct run *run, struct side sides[MAX_SIDES]);
-/* side_nccl.c or side_nccl_absent.c. side_nccl_version: the version of the loaded NCCL, such as 2.28.9; NULL in
- * builds without NCCL. side_nccl_make: false if there is no memory. */
+/* side_nccl.c or side_nccl_absent.c. side_nccl_version returns the version of the loaded NCCL, such as 2.28.9, or NULL
+ * in builds without NCCL. side_nccl_make returns false if there is no memory. */
 const char *side_nccl_version(void);
 bool side_nccl_make(struct side *side, bool copy_engine);
 
-/* side_graph.c. A side that captures the calls of another one (--graph). `inner` must be made and not yet open.
- * False: no memory. */
+/* side_graph.c. Makes a side that captures the calls of `inner` (--graph), a side that is made and not yet open.
+ * Returns false if there is no memory. */
 bool side_graph_make(struct side *side, const struct run *run, const struct side *inner);
 
 /* clock_cuda.c or clock_absent.c. The time of `iterations` calls on the stream, in us; negative on failure. */
@@ -194,10 +194,10 @@ long long check_side(struct side *side, const struct run *run, size_t block, boo
                      uint64_t seed);
 
 /* elements.c. Small numbers, whose sums are exact in any order, in the types in which reductions are measured.
- * elements_can: whether the sums of `nranks` such numbers are exact in the type. */
+ * elements_can tells whether the sums of `nranks` such numbers are exact in the type. */
 bool elements_can(const struct type *type, int nranks);
-/* elements_fill writes the elements that follow from a key. elements_wrong: how many elements differ from the sums of
- * the elements of all keys. */
+/* elements_fill writes the elements that follow from a key. elements_wrong returns how many elements differ from the
+ * sums of the elements of all keys. */
 void elements_fill(unsigned char *out, const struct type *type, uint64_t key, size_t bytes);
 long long elements_wrong(const unsigned char *got, const struct type *type, const uint64_t *keys,
                          int nkeys, size_t bytes);

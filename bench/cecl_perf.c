@@ -6,8 +6,8 @@
 #define RANKS 2 /* number of ranks if neither MPI nor --ranks says it */
 #define SPIN_UP_US 300e3
 
-/* Times one round of one side: `iterations` calls, or in graphs at least as many. *us: a call's time on the slowest
- * rank. */
+/* Times one round of one side: `iterations` calls, or in graphs at least as many. Sets *us to a call's time on the
+ * slowest rank. */
 static bool time_round(struct side *side, const struct run *whole, const void *send, size_t block,
                        int iterations, double *us)
 {

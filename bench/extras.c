@@ -58,7 +58,7 @@ static bool segments(const struct run *run, uint64_t *count)
     return true;
 }
 
-/* Times one allocation for which the pool must grow. *grew: whether it did. */
+/* Times one allocation for which the pool must grow. Sets *grew to whether it did. */
 static bool time_rendezvous(const struct run *run, double *ms, bool *grew)
 {
     uint64_t before = 0, after = 0;

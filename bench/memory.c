@@ -37,7 +37,7 @@ static bool gather_in_place(const struct run *run, char *recv, size_t block, dou
     return true;
 }
 
-/* Times calls on new memory, which stays. us[0]: the first call; us[1]: the median of later calls. */
+/* Times calls on new memory, which is kept. Sets us[0] to the first call's time, us[1] to the median of later calls. */
 static bool time_first_use(const struct run *run, int kind, void **recv, double us[2])
 {
     const size_t block = block_of(&run->options, run->nranks, run->options.last),
@@ -85,8 +85,8 @@ bool extra_first_use(const struct run *run)
 
 /* ---- what a late rank costs */
 
-/* Times a call to which the last rank comes `late_us` after the others. us[0]: the host's time for the call; us[1]:
- * from the last rank's call to the end of the work. */
+/* Times a call to which the last rank comes `late_us` after the others. Sets us[0] to the host's time for the call, us[1]
+ * to the time from the last rank's call to the end of the work. */
 static bool time_late(const struct run *run, struct side *side, size_t block, int late_us,
                       double us[2])
 {

@@ -38,7 +38,7 @@ static ceclComm_t comm;
 static cudaStream_t stream;
 static cudaEvent_t start, end;
 static unsigned char *send, *recv[2]; /* recvbuffs of the kernel and of cecl */
-/* marks: pinned. ended: two words in the GPU's memory, which are the kernel's `end` and `late` */
+/* `marks` is pinned. `ended` has two words in the GPU's memory: the kernel's `end` and `late` */
 static uint32_t *marks, *ended;
 static struct cecl_small small;
 #ifdef WITH_NCCL

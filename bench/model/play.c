@@ -22,9 +22,9 @@ void model_look_again(struct model_run *p, int rank, double now)
 
 /* ---- steps */
 
-/* When all consecutive waits of a lane, from its current step on, are satisfied; MODEL_NEVER: not known yet. *upto:
- * the first step behind these waits. A step of another lane ends the series, because it may be an AFTER, which waits
- * for all earlier steps of this lane. */
+/* Returns when all consecutive waits of a lane, from its current step on, are satisfied; MODEL_NEVER: not known yet.
+ * Sets *upto to the first step behind these waits. A step of another lane ends the series, because it may be an AFTER,
+ * which waits for all earlier steps of this lane. */
 static double waits_end(const struct model_run *p, int rank, int lane, double now, uint32_t *upto)
 {
     const struct cecl_plan *plan = &p->plans[rank];

@@ -41,9 +41,9 @@ struct comm {
     void (*close)(struct comm *c);
 };
 
-/* Joins all ranks of MPI_COMM_WORLD. kind: "cecl", "nccl", "nccl-ce", or "none": cecl, but only for
- * the first step. hidden: calls run at the same time as compute, and should slow it down only a
- * little. Returns false with a message on stderr. */
+/* Joins all ranks of MPI_COMM_WORLD. `kind` is "cecl", "nccl", "nccl-ce", or "none": cecl, but only
+ * for the first step. If `hidden`, calls run at the same time as compute, and should slow it down
+ * only a little. Returns false with a message on stderr. */
 bool comm_open(struct comm *c, const char *kind, int lanes, bool hidden);
 
 /* Begins a call in a lane. The call runs after the compute that is enqueued so far. */

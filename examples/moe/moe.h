@@ -39,10 +39,10 @@ struct routes {
 void route(const float *router, int experts, const struct tokens *tokens, struct routes *routes);
 /* out = x times an expert's matrix [WIDTH][WIDTH]: a GEMM of `rows` rows. */
 void expert_forward(const float *weights, const float *x, size_t rows, float *out);
-/* Adds to the gradient of an expert's matrix. d_out: the gradient of its outputs. */
+/* Adds to the gradient of an expert's matrix what follows from d_out, the gradient of its outputs. */
 void expert_backward(float *d_weights, const float *x, const float *d_out, size_t rows);
 float dot(const float *a, const float *b);
-/* Returns this rank's part of the loss; d_outputs: the gradient of the loss. all_tokens: tokens of all ranks. */
+/* Returns this rank's part of the loss, and its gradient in d_outputs. all_tokens: how many tokens all ranks have. */
 float loss_of(const struct tokens *tokens, const float *outputs, int all_tokens, float *d_outputs);
 /* Adds to the router's gradient what follows from the gradient of the gates. */
 void route_backward(float *d_router, int experts, const struct tokens *tokens,

@@ -76,8 +76,8 @@ def _shorter(function, tensor, dim, size):
 
 
 def _define(schema, function, fake=None, backward=None, keep=lambda _tensor, *call: call):
-    """Defines an operator. fake: makes a result of the right shape, without data. backward(gradient, *kept): returns the
-    gradient of the first argument; keep(*arguments): returns `kept`, what `backward` needs of the arguments."""
+    """Defines an operator. `fake` makes a result of the right shape, without data. backward(gradient, *kept) returns the
+    gradient of the first argument; keep(*arguments) returns `kept`, what `backward` needs of the arguments."""
     at = schema.index("(")
     qualified = "cecl::" + schema[:at]
     if backward is None:

@@ -67,8 +67,8 @@ void refuse_arm(bool on);
 const char *refuse_name(int call);
 int refuse_errno(int call);
 
-/* How many of the library's allocations are not freed, except those made at the places in `kept` (ends with 0). *at:
- * the place of one of the counted allocations, or 0. */
+/* How many of the library's allocations are not freed, except those made at the places in `kept` (ends with 0). Sets
+ * *at to the place of one of the counted allocations, or to 0. */
 int refuse_live(const uintptr_t *kept, uintptr_t *at);
 
 #endif

@@ -540,7 +540,7 @@ static void a_kernel_does(const struct way *way, uint32_t does, bool ended)
     assert_int_equal(blocks_left(), 0);
 }
 
-/* ended: a communicator has failed. Its kernels write no more words to peers, end their own waits, and set `done`. */
+/* If `ended`, a communicator has failed: its kernels write no more words to peers, end their waits, and set `done`. */
 TEST(a_meeting_is_as_much_as_is_asked_for_and_a_word_silences_it)
 {
     fill(ceclFloat32, 31);

@@ -6,7 +6,7 @@
 #define SHIFTS 32 /* bytes by which a buffer's address may differ from a multiple of 32 */
 #define POISON 0x5A
 #define MOST_GROUPED 6 /* messages in one rank's group */
-/* SLOT: what a message needs beside its data. ROOM: what one rank's sends, or its receives, in a mail need at most. */
+/* SLOT is what a message needs beside its data. ROOM is the most that a rank's sends in a mail, or its receives, need. */
 #define SLOT (2 * GUARD + SHIFTS)
 #define ROOM (MAIL_BYTES + (size_t)MAIL_MESSAGES * SLOT)
 

@@ -29,7 +29,7 @@ struct mail {
 extern struct mail mails[MAILS];
 extern uint64_t mail_sent; /* messages that this rank sent */
 
-/* Allocates memory for mails, and frees it. all: a communicator of all ranks, used only to allocate memory. */
+/* mail_open allocates memory for mails by `all`, a communicator of all ranks; mail_close frees it. */
 void mail_open(ceclComm_t all);
 void mail_close(void);
 /* From now on `all` allocates memory. */

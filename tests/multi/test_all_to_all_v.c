@@ -7,7 +7,7 @@
 
 static int set_up(void **state)
 {
-    /* room: a multiple of 256. Staging is so small that own blocks take several rounds. */
+    /* Buffers of a multiple of 256 bytes. Staging is so small that own blocks take several rounds. */
     buffers_open((size_t)multi_nranks * (MOST + 304) * 2, "4K", "never");
     return 0;
 }

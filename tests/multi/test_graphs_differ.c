@@ -177,7 +177,7 @@ static void poison(const struct trial *t)
         memset(t->recv[i], POISON, bytes);
 }
 
-/* before: how often all ranks first launch both graphs in the same order. */
+/* Makes the graphs, and launches both `before` times, in the same order on all ranks. */
 static void prepare(struct trial *t, const enum what *pair, int before)
 {
     ceclConfig_t config = multi_config();
@@ -224,7 +224,7 @@ static void end(struct trial *t)
     (void)!ceclCommAbort(t->comm);
 }
 
-/* odd: the rank whose order differs. half: which half of the counters `failed`. */
+/* The order of rank `odd` differs. Failures are counted in half number `half` of `failed`. */
 static void all_pairs(int odd, int before, int half)
 {
     bytes = (size_t)multi_nranks * COUNT * sizeof(uint32_t);

@@ -21,7 +21,7 @@ struct census {
 
 void census_take(struct census *out);
 /* Waits until the process holds no more than `start`, because the thread that serves an id ends a little later. Returns
- * false after a few seconds. *left: what the process then holds. */
+ * false after a few seconds. Sets *left to what the process then holds. */
 bool census_is_back(const struct census *start, struct census *left);
 /* Says which resources are left, with the mappings and descriptors that the process did not have at the start. */
 void census_describe(const struct census *start, const struct census *left, char *words,
