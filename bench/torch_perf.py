@@ -195,7 +195,7 @@ def time_ulysses(args):
             result.zero_()
             graph.replay()
             good &= torch.equal(result, away["nccl"](still))
-        leaf = still.clone().requires_grad_()  # for the graphs alone: no other stream has accumulated its gradient
+        leaf = still.clone().requires_grad_()  # used in the graphs alone, so no other stream accumulates its gradient
 
         def there_and_back(side, x):
             return torch.autograd.grad(back[side](away[side](x)), x, gradient)[0]  # noqa: B023

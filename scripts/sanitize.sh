@@ -19,7 +19,7 @@ export CECL_TEST_CALLS=2000 CECL_TEST_CYCLES=200 CECL_TEST_SHARE=${CECL_TEST_SHA
 export UBSAN_OPTIONS=print_stacktrace=1
 # Up to this much freed memory stays mapped: the default, 256 MiB, would disturb tests that count mappings.
 export ASAN_OPTIONS=quarantine_size_mb=64${ASAN_OPTIONS:+:$ASAN_OPTIONS}
-# Children of tests start threads, also while a stream of the parent still has work.
+# die_after_fork=0: children of tests start threads, also if the parent had threads when it forked.
 export TSAN_OPTIONS=suppressions=$root/tests/tsan.supp:history_size=7:die_after_fork=0
 linker=() # mold links in a fifth of the time
 ! gcc -fuse-ld=mold -Wl,--version >/dev/null 2>&1 ||

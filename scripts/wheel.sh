@@ -29,7 +29,7 @@ kernels_of() {
     esac | sort
 }
 
-# Checks that all images of a file have the same kernels; test_images checks that its cubin for 9.0 lacks none of them.
+# Checks that all images of a file have the same kernels; test_images checks that the cubin for 9.0 lacks no kernel.
 check_kernels() {
     local image kernels
     for image in "$1"/*.cubin "$1"/*.ptx; do

@@ -67,7 +67,7 @@ static bool has_crossing(enum cecl_threshold which)
     return false;
 }
 
-/* Writes a row that stays without being measured, as a comment. */
+/* Writes, as a comment, a row that was not measured, and so stays as it is. */
 static void write_kept(const struct tuner *tuner, FILE *out, enum cecl_threshold which,
                        const char *why)
 {

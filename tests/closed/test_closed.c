@@ -1,4 +1,4 @@
-/* A program that opens libcecl.so, its only argument, and closes it while the library's threads run. */
+/* A program may close libcecl.so (the path is this program's only argument) while the library's threads run. */
 #include <dlfcn.h>
 
 #include "../with_cmocka.h"

@@ -1,6 +1,6 @@
-/* A kernel of this rank holds every SM until the host ends it, while peers free memory that they have published.
- * Calls go on meanwhile: nothing in the library waits for that kernel. There are two processes, because a process does
- * not import its own memory. Usage: test_cuda_closing [cases] */
+/* Calls go on while a kernel of this rank holds every SM, and a peer frees memory that it has published: nothing in the
+ * library may wait for that kernel, which only the host ends. There are two processes, because a process does not
+ * import its own memory. Usage: test_cuda_closing [cases] */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>

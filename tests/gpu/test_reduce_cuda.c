@@ -574,7 +574,7 @@ TEST_IF(!is_short(), meetings_follow_each_other, NULL, NULL)
 /* ---- with a second GPU: memory there that both GPUs access, and a stream of it */
 
 static unsigned char *there, *out;
-static uint32_t (*told)[2]; /* the words of two ranks: rank 1 reads told[1][0] */
+static uint32_t (*told)[2]; /* two ranks' words, [reader][writer]: rank 1 reads told[1][0] */
 static uint32_t *never;     /* value 0 */
 static cudaStream_t stream_there;
 

@@ -402,7 +402,7 @@ TEST_IF(!is_short(), epochs_may_wrap_around, NULL, NULL)
 TEST_IF(!is_short(), all_lines_are_renewed_by_and_by, NULL, NULL)
 {
     const size_t half = (size_t)cecl_small_slots_bytes(n, SLOT) / 2;
-    const size_t calls = 2 * half / 512; /* for both halves: each call renews a row of lines */
+    const size_t calls = 2 * half / 512; /* enough for both halves: a call renews a row of lines */
     uint32_t *const lines = malloc(2 * half);
     assert_non_null(lines);
     slots_set(0x55);

@@ -44,7 +44,7 @@ void random_check(const struct random_slot *s, const unsigned char *host);
 void random_compare(ceclComm_t comm, const struct random_slot *s, unsigned char *host);
 
 /* Set in tests of calls over several hosts: whether a call may be drawn (together: one that a group or a graph will hold).
- * Then, on GPUs, a graph captures every fourth group. NULL: any call may be drawn, and random_make decides on graphs. */
+ * Then, on GPUs, a graph captures every fourth group. NULL: any call may be drawn; random_make captures some. */
 extern bool (*random_carries)(const struct random_call *c, bool together);
 
 /* Makes `rounds` groups of `size` random calls of the kinds `first` to `last` (size 1: single calls), one after the

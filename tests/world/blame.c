@@ -29,8 +29,8 @@ static const char *read_list(const char *at, struct blame *blame, int faulty)
     return at;
 }
 
-/* Skips everything up to each "rank N gave up: ", because rank N only passes on a reason. Behind the faulty rank's "gave
- * up" also skips the reason: it is that rank's own, and blames nobody else. */
+/* Skips everything up to each "rank N gave up: ", because rank N only passes on a reason. If N is the
+ * faulty rank, also skips the reason: it is that rank's own, and blames nobody else. */
 static const char *skip_messengers(const char *words, struct blame *blame, int faulty)
 {
     static const char gave_up[] = " gave up: ";
