@@ -73,8 +73,8 @@ void cecl_posts_close(struct cecl_posts *posts);
  * first finish earlier messages. */
 bool cecl_posts_room(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t count);
 
-/* Whether the peer has posted its end of a message that this rank will post in this role. ahead: 1 is the next message,
- * 2 the one after that. cecl_posts_room must return true for `ahead` messages. */
+/* Whether the peer has posted its end of a message that this rank will post in this role. `ahead` is 1 for the next
+ * message, 2 for the one after it. cecl_posts_room must return true for `ahead` messages. */
 bool cecl_posts_came(const struct cecl_posts *posts, enum cecl_role role, int peer, uint32_t ahead);
 
 /* Returns the next ticket, which is higher than all tickets that ranks got before. */

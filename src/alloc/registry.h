@@ -179,8 +179,8 @@ bool cecl_imports_are_dropped(const struct cecl_imports *imports);
 /* Notes that the making of a call is over, with or without success. */
 void cecl_registry_made(struct cecl_registry *registry);
 
-/* Carries out one message, if one has arrived (*any). Only one, because importing its regions takes some milliseconds,
- * and the worker has other work. The error of a failed import is kept for the call that needs it. */
+/* Carries out one message, if one has arrived (*any), and no second one: importing a message's regions takes some
+ * milliseconds, and the worker has other work. The error of a failed import is kept for the call that needs it. */
 ceclResult_t cecl_registry_take(struct cecl_registry *registry, bool *any);
 /* Closes those dropped imports of all this process's communicators on this GPU that no call uses, if the GPU's work
  * ends within 1 ms. Without dropped imports, waits for nothing. Threads of the program call this where they wait for

@@ -187,7 +187,7 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
 
 /* Whether an earlier failure also ends the call that `rank` makes with this list. It does if a rank whose call failed
  * is on the list. If the failure names a missing rank, that rank must be on the list, too. Looks at the oldest failure
- * first, until one ends the call. No failure that was looked at counts for `rank` again.
+ * first, until one ends the call. A failure that was looked at no longer counts for `rank`.
  * why  [out] the failure */
 static bool is_owed(struct stay *stay, int rank, const struct cecl_rank_set *list,
                     struct event *why)

@@ -494,8 +494,8 @@ static void tell_left(const struct root *root, uint32_t left, int except)
                                  "a rank");
 }
 
-/* Tells the other ranks that a rank has left. If that was the last rank of the root's process with a line, also tells
- * them that the root's process may end now. */
+/* Tells the other ranks that a rank has left. If it was the last rank in the root's process that had a line, also tells
+ * them that this process may end now. */
 static void let_go(struct root *root, int rank)
 {
     bool may_end = root->seats[rank]->is_here;

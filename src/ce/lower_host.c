@@ -7,8 +7,8 @@
  * behind large ones. Copies to and from the host have engines of their own. (docs/measurements.md, "Small calls
  * beside bulk copies")
  *
- * A call is not cut into overlapping chunks. A stream loses 11 us each time it changes from one engine to another, and
- * a call of 1 MiB took longer in 2 or 4 chunks.
+ * A call is not cut into overlapping chunks, because a stream loses 11 us each time it changes from one engine to
+ * another: a call of 1 MiB took longer in 2 or 4 chunks.
  *
  * No barrier comes first, because calls alternate between two halves; the verifier shows that two halves are enough.
  * Calls through slots (lower_small.c) take part in the alternation: one counter selects the half for both kinds. No

@@ -28,8 +28,8 @@ static inline uint64_t cecl_sender_place(int sender, int receiver, uint64_t byte
     return (uint64_t)(sender - (sender > receiver)) * bytes;
 }
 
-/* lower.c: for ceclExplain, why a plan that only moves data needs no SM, or that ranks share a GPU and so
- * need SMs. NULL: it needs SMs for copies within this rank's memory; the caller says why it has such copies. */
+/* lower.c: for ceclExplain, why a plan that only moves data needs no SM, or that it needs SMs because ranks share a
+ * GPU. NULL: it needs SMs for copies within this rank's memory; the caller says why it has such copies. */
 const char *cecl_reason_of_moving(const struct cecl_plan *plan);
 
 /* up to cecl_pieces_of: functions of lower_block.c, unless a comment names another file */
@@ -117,8 +117,8 @@ static inline uint64_t cecl_piece_bytes(const struct cecl_pieces *pieces, uint64
     return left < pieces->bytes ? left : pieces->bytes;
 }
 
-/* The i-th peer before this rank; cecl_part_peer is the i-th after it. Lowerings take peers in such an order, so that
- * ranks do not all send to the same GPU at once. */
+/* The i-th peer before this rank; cecl_part_peer is the i-th after it. Lowerings take peers in one of these orders, so
+ * that ranks do not all send to the same GPU at once. */
 static inline int cecl_peer_before(const struct cecl_part *part, int i)
 {
     return cecl_part_peer(part, part->call.nranks - i);

@@ -40,7 +40,7 @@ ceclResult_t cecl_nccl_learn_open(struct cecl_nccl_comm *entry);
 void cecl_nccl_learn_close(struct cecl_nccl_comm *entry);
 
 /* Notes the communicator's next collective that cecl could make, and decides which library makes it. A captured call is
- * not timed; a verdict decides on it or, if there is none, the table. The caller is inside the communicator.
+ * not timed; a verdict decides on it or, if there is none, the table of gains.c. The caller is inside the communicator.
  * way  [in, out] the caller sets NO_REASON, the communicator's own policy, and whether the call is captured */
 void cecl_nccl_learn(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                      const struct cecl_nccl_group *group, struct cecl_nccl_way *way);

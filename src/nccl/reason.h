@@ -50,8 +50,8 @@ void cecl_nccl_last_error_set(const char *words);
 void cecl_nccl_last_error_clear(void);
 /* Records that CECL_NCCL=strict refuses the function `name`. Prints the message if `is_first`. */
 void cecl_nccl_tell_refusal(const char *name, enum cecl_nccl_reason reason, bool is_first);
-/* cecl's message, if there is one, followed by NCCL's. of_nccl: NCCL's message. The text is valid until the thread's
- * next call of this function. */
+/* cecl's message, if there is one, followed by NCCL's. `of_nccl` is NCCL's message. The text is valid until the
+ * thread's next call of this function. */
 const char *cecl_nccl_last_error(const char *of_nccl);
 
 #endif

@@ -28,8 +28,8 @@ ceclResult_t cecl_splits_cuda_prepare(void)
     return cecl_gpus_prepare(&known);
 }
 
-/* How many thread blocks move rows: one for each SM that may be used, but no more than have a chunk for each of their
- * warps if all of sendbuff is sent. */
+/* How many thread blocks move rows: one for each SM that may be used, but only so many that each of their warps has a
+ * chunk if all of sendbuff is sent. */
 static uint32_t blocks_of(const struct cecl_splits *call, uint32_t sms)
 {
     const uint64_t each = CECL_SPLITS_CHUNK * (uint64_t)(CECL_SPLITS_THREADS / 32),
