@@ -36,7 +36,7 @@ static ceclResult_t sum_as_fp32(const void *send, void *recv, size_t count, cecl
     return ceclReduceScatterAs(send, recv, count, type, ceclFloat32, ceclSum, comm, stream);
 }
 
-/* One tile for each rank. Rows of a tile follow each other without gaps, so a tile is the block of a
+/* One tile for each rank. Rows of a tile follow each other without gaps, so a tile is like the block of a
  * reduce-scatter. */
 static ceclResult_t sum_tiles(const void *send, void *recv, size_t count, ceclDataType_t type,
                               ceclComm_t comm, ceclStream_t stream)

@@ -25,8 +25,8 @@ const struct team *team_mpi_join(int *argc, char ***argv, int *rank, int *nranks
 
 #define TEAM_RANKS_MAX 64
 /* Starts `nranks` processes on this machine, and returns in each of them. The calling process never returns: it
- * waits for all, and ends with the exit code of the first rank that failed, or with 0. NULL, with errno, if it
- * cannot start them. The process must have started no thread and used no GPU before. */
+ * waits for all, and ends with the exit code of the first rank that failed, or with 0. Returns NULL, and
+ * sets errno, if it cannot start them. The process must have started no thread and used no GPU before. */
 const struct team *team_fork_join(int nranks, int *rank);
 
 /* The value of --ranks; 0: not given; -1: not a valid number of ranks. It is read before the other options, which

@@ -31,8 +31,8 @@ bool model_calls_named(const char *name, enum cecl_op_index *op)
     return false;
 }
 
-/* One call. Reductions are of bfloat16. The model leaves out small calls, and kernels that read peers' memory. So no
- * call is small, and kernels of peers cannot read inputs. */
+/* One call. Reductions are of bfloat16. The model cannot play small calls, nor kernels that read peers' memory. So
+ * way.small is cleared, and `means` does not allow peers' kernels to read inputs. */
 static struct cecl_part part_of(const struct model_call *call, const struct cecl_tuning *tuning)
 {
     struct cecl_part part = {

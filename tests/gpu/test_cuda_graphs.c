@@ -231,7 +231,7 @@ TEST(each_call_has_the_nodes_that_its_plan_has)
                                              counts[CU_GRAPH_NODE_TYPE_KERNEL]);
         if (kind >= SUM_ALL) {
             assert_true(counts[CU_GRAPH_NODE_TYPE_KERNEL] > 0);
-        } else { /* without an SM if each rank has its own GPU */
+        } else { /* no kernel: copies need no SM if each rank has its own GPU */
             assert_int_equal(counts[CU_GRAPH_NODE_TYPE_KERNEL], 0);
             if (kind == GATHER_IN_PLACE || kind == BARRIER || kind == SWAP) {
                 assert_int_equal(counts[CU_GRAPH_NODE_TYPE_MEMCPY], copies[kind]);

@@ -200,7 +200,7 @@ ceclResult_t burst_make(struct burst_call *s, int stream, bool grouped)
     return random_make(comm, c, grouped);
 }
 
-/* Reports the result of a call on `team`. */
+/* If a call on `team` has failed, tells the hooks; without hooks fails the test. */
 static void note(const struct team *team, ceclResult_t result, bool grouped)
 {
     if (result == ceclSuccess)

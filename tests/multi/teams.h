@@ -26,7 +26,7 @@ struct team {
 extern struct team teams[TEAMS];
 /* Bytes of `lent`. The test sets this before it makes the first communicator. */
 extern size_t teams_lent;
-/* How many communicators of all ranks were made, how many splits and shrinks, and how many communicators by these. */
+/* How many communicators of all ranks were made, how many splits and shrinks, and how many children by these. */
 extern int teams_worlds, teams_splits, teams_shrinks, teams_children;
 
 /* The configuration of a communicator of all ranks. Its pool is so small that TEAMS of them fit. */

@@ -59,7 +59,7 @@ REMAPPED(second_half_is_private, m->at + m->half, m->half, MAP_PRIVATE, m->fd, m
 REMAPPED(first_half_is_private, m->at, m->half, MAP_PRIVATE, m->fd, 0)
 REMAPPED(second_half_is_of_no_file, m->at + m->half, m->half, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
 REMAPPED(it_is_mapped_again, m->at, m->bytes, MAP_SHARED, m->fd, 0)
-/* No change leaves a hole of more than one page, into which few mappings of other threads fit. */
+/* No change leaves a hole of more than one page, so few mappings of other threads fit into it. */
 static void it_shrinks(struct mapped *m)
 {
     assert_ptr_equal(mremap(m->at, m->bytes, m->bytes - page(), 0), m->at);

@@ -111,7 +111,7 @@ static void hear(const struct breakage *b, int made)
     multi_refused(comm, ceclBarrier(comm, 0), ceclRemoteError, words);
 }
 
-/* Returns whether this rank has ended the communicator. */
+/* Makes this rank's calls; then breaks the communicator, or hears of that. Returns whether this rank has ended it. */
 static bool misbehave(const struct breakage *b)
 {
     const bool culprit = b->team->me == b->culprit;
