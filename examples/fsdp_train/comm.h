@@ -2,7 +2,7 @@
  * comparison.
  *
  * Calls are enqueued on communication streams, in lanes. Each buffer has a lane, which is its queue
- * of calls. A call begins when the compute that was enqueued before it is done. comm_await makes
+ * of calls. A call begins once all compute that was enqueued earlier has ended. comm_await makes
  * all compute that is enqueued later wait for the last call of a lane. All ranks make the same
  * calls in the same order. */
 #ifndef CECL_FSDP_COMM_H

@@ -161,7 +161,7 @@ def _check_matrix(function, tensor, out, count):
 
 
 def _reduce_scatter_offset(tensor, out, group_name, dim, offsets=None, dst_ranks=None, red_op="sum"):
-    """offsets: where blocks end along `dim`. Call j of cecl reduces each rank's j-th block, so these have equal sizes."""
+    """offsets: where blocks end along `dim`. Call j of cecl reduces all ranks' j-th blocks, which have equal sizes."""
     function, group = "reduce_scatter_offset", group_of("cecl::reduce_scatter_offset", group_name)
     size, op = group.size(), _operation(function, red_op)
     if dim not in (0, 1):

@@ -59,7 +59,7 @@ TEST(after_an_exchange_that_was_cut_off_all_may_stay)
     assert_int_not_equal(ceclCommDestroy(comm), ceclSuccess);
 }
 
-/* Ends this rank. A revoke lets all ranks learn of it at once, even those that do not wait. */
+/* This rank leaves. The revoke tells all ranks at once, even those that do not wait. */
 static void leave(ceclComm_t comm)
 {
     multi_ok(NULL, ceclCommRevoke(comm));
@@ -102,7 +102,7 @@ static ceclResult_t shrink_impatiently(ceclComm_t comm, const int *excluded, int
     return result;
 }
 
-/* Rank 0 excludes itself, alone or with rank 1; the others exclude no rank. Rank 0 comes first, last, or between them. */
+/* Rank 0 excludes itself, alone or with rank 1; the others exclude no rank. Rank 0 comes first, last, or second. */
 TEST_WITH(joined(CECL_UNDEF), a_list_with_its_own_rank_is_told_to_all)
 {
     ceclComm_t rest = (ceclComm_t)8;
