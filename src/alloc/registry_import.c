@@ -92,7 +92,7 @@ static ceclResult_t import_all(const struct work *work, const int *fds)
             beside.high += exported->bytes;
     }
     cecl_keep_message(words);
-    /* even after a failure, because some calls need only regions before the one that failed */
+    /* opens regions even after a failure, because some calls need only regions before the one that failed */
     const ceclResult_t opened = open_regions(work, beside);
     return result != ceclSuccess ? cecl_fail_with(result, words) : opened;
 }

@@ -49,7 +49,7 @@ _Static_assert(CECL_MEMORY_UNIT % sizeof(struct event) == 0, "no event crosses a
 
 /* What the log says of a rank. */
 struct cecl_meeting_seat {
-    int64_t came;  /* where the log has the event COMES of its call; 0: it is not waiting */
+    int64_t came;  /* where the log has the event COMES of its call; 0: the rank does not wait */
     uint64_t call; /* the number of its last call */
     struct cecl_rank_set members; /* the list of its last call */
 };
@@ -353,7 +353,7 @@ static bool read_on(struct stay *stay)
 
 /* ---- waiting */
 
-/* Sleeps before the next look, longer each time. ns: 0 before the first sleep */
+/* Sleeps before the next look, longer each time. `ns` is 0 before the first sleep. */
 static void nap(const struct cecl_meetings *meetings, int64_t *ns)
 {
     const int64_t share = (int64_t)meetings->nranks * NAP_RANK_NS,

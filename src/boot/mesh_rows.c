@@ -212,7 +212,7 @@ ceclResult_t cecl_mesh_agree(struct cecl_mesh *mesh, ceclResult_t mine)
 
 /* ---- descriptors */
 
-/* Takes the descriptors that have come: keeps those for this exchange, closes those of an earlier, failed one. */
+/* Takes the descriptors that have come: keeps those for this exchange, closes those of a failed earlier exchange. */
 void mesh_take_fds(struct cecl_mesh *mesh)
 {
     struct mesh_fds *fds = mesh->fds;

@@ -21,7 +21,7 @@ struct bundles {
     uint32_t *ends;  /* [count] where each bundle ends in `order` */
     uint32_t count;
     uint32_t bundled, piped; /* where the bundles end in `order`, and where the pipeline ends */
-    uint32_t nreductions, nreducing; /* reductions in all bundles; how many bundles have any */
+    uint32_t nreductions, nreducing; /* reductions in all bundles; how many bundles have one */
 };
 
 /* Whether a call that only moves data needs a part of staging for itself. All such calls of a group get equal parts. */

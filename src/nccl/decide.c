@@ -126,7 +126,7 @@ struct cecl_nccl_way cecl_nccl_decide(const struct cecl_nccl_process *process,
 
 static ncclResult_t refuse(const struct cecl_nccl_call *call)
 {
-    static _Atomic uint32_t warned; /* a bit for each op */
+    static _Atomic uint32_t warned; /* a bit for each op whose refusal was printed */
     const uint32_t bit = UINT32_C(1) << call->op;
     if (call->way.reason == CECL_NCCL_IN_PROGRESS) {
         (void)cecl_nccl_comm_refuses(call->comm, cecl_nccl_op_names[call->op]);

@@ -64,7 +64,7 @@ void cecl_nccl_report_set(const void *key, const struct cecl_nccl_report *report
 /* Forgets all entries, for a forked child: the communicators belong to its parent. */
 void cecl_nccl_report_forget(void);
 
-/* Print all entries: as lines for people; as an array of JSON objects. */
+/* cecl_nccl_report_print prints all entries as lines for people, cecl_nccl_report_json as an array of JSON objects. */
 void cecl_nccl_report_print(FILE *out);
 void cecl_nccl_report_json(FILE *out);
 

@@ -1,4 +1,4 @@
-/* Carries out the stages of a group; see group.c. `kept` and `count`: a stage's calls. */
+/* Carries out the stages of a group; see group.c. `kept` and `count` are a stage's calls. */
 #include <stdlib.h>
 
 #include "nccl/captured.h"

@@ -28,7 +28,7 @@ static uint64_t *hash_at(struct cecl_period *period, uint64_t call)
     return &period->hashes[call % CECL_PERIOD_RING];
 }
 
-/* The hash of the `length` calls before call number `end`. raised: BASE to the power of `length`. */
+/* The hash of the `length` calls before call number `end`. `raised` is BASE to the power of `length`. */
 static uint64_t part(struct cecl_period *period, uint64_t end, uint32_t length, uint64_t raised)
 {
     return *hash_at(period, end) - *hash_at(period, end - length) * raised;

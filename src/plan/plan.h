@@ -91,7 +91,7 @@ struct cecl_step {
      * peers */
     uint16_t peer;
     uint32_t
-        phase; /* SIGNAL, WAIT, POST: a phase, from 1 on, or other k (util/lane.h); COPY: a wave, from 0 on */
+        phase; /* SIGNAL, WAIT, POST: a phase, from 1 on, or another k (util/lane.h); COPY: a wave, from 0 on */
     union {
         uint32_t first;   /* COPY, REDUCE, POST: an index; AFTER: a lane; SPLITS: a kernel's step */
         uint32_t counter; /* SIGNAL, WAIT */

@@ -90,7 +90,6 @@ struct cecl_tuning {
 void cecl_tuning_resolve(const struct cecl_tuning_file *file, enum cecl_tuning_device device,
                          int nranks, struct cecl_tuning *tuning);
 
-/* The values of the built-in table. */
 struct cecl_tuning cecl_tuning_default(enum cecl_tuning_device device, int nranks);
 
 /* A hash of the values, which ranks compare. Never negative. */

@@ -5,7 +5,7 @@
 
 #define PER CECL_SMALL_VECTORS
 #define LINES CECL_SMALL_LINES
-#define TOGETHER 4 /* ranks whose lines a thread polls at once */
+#define TOGETHER 4 /* a thread polls the lines of this many ranks at once */
 #define POLLS 64   /* polls between two looks at the clock and at `end` */
 
 /* The GPU's timer in ns, which is the same for all SMs. */
