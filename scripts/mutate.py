@@ -31,12 +31,12 @@ COVERED = os.path.join(ROOT, "build", "coverage", "coverage.json")
 TESTS = {
     "util": "^test_(settings|siphash|failure|tuning|error|file|limits|forked|bad_input_3)$",
     "boot": "^(fuzz_corpus_(bootstrap|mesh)|test_(rank_words|boot_.*|inbox|meeting|lifeline|(join|recovery|shrink|split)_3|"
-            "failure))$",
-    "device": "^(fuzz_corpus_api|test_(host_.*|(pool|collectives|graphs|streams)_3))$",
+            "failure)|net_carried|exhaust_over_hosts_join)$",
+    "device": "^(fuzz_corpus_api|test_(host_.*|(pool|collectives|graphs|streams)_3)|exhaust_over_hosts_join)$",
     "alloc": "^test_(blocks|places|posts|registry|rendezvous|peer_table|host_region|"
              "(pool|register|memory|mixed|changed|freed)_3)$",
     "plan": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*|plan_.*|blocks_defined|apart|key|fuse|refusals|"
-            "tuning.*|(bad_input|all_to_all_v|check|explain|splits|tuning_file)_3))$",
+            "tuning.*|(bad_input|all_to_all_v|changed|check|experts|explain|splits|tuning_file)_3))$",
     "verify": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*))$",
     "flags": "^(fuzz_corpus_api|test_(flags|waits|turns|release|failure|"
              "(collectives|recovery|device_comm|pairs)_3))$",
@@ -47,7 +47,8 @@ TESTS = {
     "comm": "^test_(release|one_thread.*|history|blame|split_threads|threads|"
             "(bad_input|check|differ|explain|group|pairs|split|shrink|register|recovery)_3)$",
     "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|"
-              "(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs|register)_3))$",
+              "(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs|graphs_trouble|"
+              "register)_3)|net_carried)$",
     "api": "^(fuzz_corpus_api|test_(refusals|one_thread.*|failure|hosts|blame|"
            "(join|split|shrink|register|memory|bad_input|group|check|put|many_ranks)_3))$",
     "net": "^(net_|test_net_map|test_carried_calls_4)",
