@@ -779,7 +779,7 @@ TEST(who_repeats_a_ranks_message_changes_nothing)
 }
 
 static _Atomic int polls;
-WRAPPED(int, poll, (struct pollfd *fds, nfds_t count, int ms))
+WRAPPED(int, poll, (struct pollfd * fds, nfds_t count, int ms))
 {
     polls++;
     return __real_poll(fds, count, ms);
