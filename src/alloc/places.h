@@ -137,8 +137,8 @@ typedef uint32_t cecl_places_behind(void *context, uint64_t last);
  * progress for `behind_ns` may be waiting for this host. So for the next CECL_PLACES_SHARE times `behind_ns`, a GPU
  * that is behind is no reason to wait.
  *
- * A rank does not wait at all for a peer whose calls the calling thread makes, nor, after the first group, for a peer
- * that has made no call yet, because the calling thread may be the one that makes the peer's calls. */
+ * A rank does not wait at all for a peer whose calls the calling thread makes. After the first group it also does not
+ * wait for a peer that has made no call yet, because the calling thread may make that peer's calls. */
 #define CECL_PLACES_SHARE 64u
 #define CECL_PLACES_DRY 16u
 #define CECL_PLACES_GAINED 4u

@@ -36,7 +36,7 @@ static inline size_t registry_begin_up_to(const void *list, size_t count, uint64
 
 /* How many of this rank's windows begin at `address` or before. */
 size_t registry_windows_up_to(const struct cecl_registry *registry, uint64_t address);
-/* Forgets a window. If peers know it, tells them to drop it, at once or, if a pending call uses it, once that call is
+/* Forgets a window. If peers know the window, tells them to drop it: at once, or once the pending call that uses it is
  * done. */
 ceclResult_t registry_forget(struct cecl_registry *registry, struct cecl_window *window);
 /* Tells peers to drop those forgotten windows that no pending call uses any more. */

@@ -47,7 +47,7 @@ bool cecl_inbox_is_taken(const char name[40], char kind);
  * datagram. */
 void cecl_inbox_ring(int from, const char name[40], char kind);
 
-/* cecl_inbox_close has no effect if the listener is -1. */
+/* cecl_inbox_close also accepts an inbox whose listener is -1 (none). */
 ceclResult_t cecl_inbox_open(struct cecl_inbox *inbox, const struct cecl_inbox_address *mine,
                              char kind);
 void cecl_inbox_close(struct cecl_inbox *inbox);

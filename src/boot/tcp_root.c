@@ -109,7 +109,7 @@ static void send_words(const struct root *root, const struct peer *peer, int64_t
 /* Ends the job with the message that was recorded last. Tells every rank that has joined, and the rank that is refused
  * (NULL: none). Tells ranks of the root's process last, because that process, and the root with it, may end as soon as
  * they know. If the job fails while ranks join and before its time is up, the root also tells ranks that come within
- * LINGER_MS, even a rank that tries again, because a closed port would not tell them the reason. */
+ * LINGER_MS, even a rank that tries again. A closed port would not tell them the reason. */
 static void fail_job(struct root *root, ceclResult_t status, const struct peer *refused)
 {
     const int64_t deadline = cecl_deadline(WORDS_MS);

@@ -53,9 +53,9 @@ struct cecl_nccl_call {
     struct cecl_nccl_way way;
 };
 
-/* call.c. Decides which library makes `call`. Returns true if the caller must return `*result`, because cecl has made
- * the call or has failed, because the call is kept for the end of a group, or because it is refused (by
- * CECL_NCCL=strict, or while the communicator is not ready). False: the caller must pass the call to NCCL.
+/* call.c. Decides which library makes `call`. Returns true if the caller must return `*result`: cecl has made the call
+ * or has failed, or the call is kept for the end of a group or refused (by CECL_NCCL=strict, or while the communicator
+ * is not ready). False: the caller must pass the call to NCCL.
  * caller  the call's return address */
 bool cecl_nccl_take(struct cecl_nccl_call *call, const void *caller, ncclResult_t *result);
 

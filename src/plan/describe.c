@@ -64,8 +64,8 @@ static bool is_in_place(const struct cecl_call *call, struct cecl_buffer send,
                           cecl_buffer_at(recv, own.recv_offset));
 }
 
-/* Whether this rank has input. In a reduction every rank has. If each rank has its own layout, it has input if it has
- * a block for any rank; in other calls, if it has one for the root (for rank 0 if there is no root). */
+/* Whether this rank has input. In a reduction every rank has. If each rank has its own layout, a rank with a block for
+ * any rank has input; in other calls, a rank with a block for the root (for rank 0 if there is no root). */
 static bool has_input(const struct cecl_call *call)
 {
     const bool any = call->op->family == CECL_FAMILY_OWN_LAYOUT;

@@ -1,6 +1,6 @@
 /* The kernels of reductions by name: the host finds them in the embedded images by these names. This file is plain C,
  * so that host code and kernels can include it. Pairs of type and operation that give the same bits share a kernel:
- * averages use the kernels of sums, and sums and products of signed integers use those of unsigned integers. */
+ * averages use the kernels of sums; sums and products of signed integers use the kernels of unsigned integers. */
 #ifndef CECL_SM_KERNEL_NAMES_H
 #define CECL_SM_KERNEL_NAMES_H
 

@@ -64,8 +64,8 @@ struct cecl_splits_block {
 } __attribute__((aligned(8))); /* a thread of a GPU writes it in one store */
 
 /* A rank's line in a table. It tells where the rank's recvbuff and its second array for received rows lie, where its
- * blocks lie in its sendbuff, which of these blocks is the first that ends beyond sendbuff, and which call the line is
- * from. Block `to * experts + expert` goes to rank `to`. */
+ * blocks lie in its sendbuff, which of them is the first that ends beyond sendbuff, and which call the line is from.
+ * Block `to * experts + expert` goes to rank `to`. */
 struct cecl_splits_line {
     uint64_t recv_offset, scales_offset; /* bytes from the start of the rank's slice */
     uint64_t beyond; /* 1 + the number of the first block that ends beyond sendbuff; 0: none */
