@@ -76,6 +76,14 @@ static ceclResult_t end(ceclComm_t ours)
     return ceclSuccess;
 }
 
+static _Thread_local bool destroys; /* otherwise the thread must not wait for the calls */
+
+static ceclResult_t destroy(ceclComm_t ours)
+{
+    REQUIRE(destroys);
+    return end(ours);
+}
+
 static ceclResult_t revoked(ceclComm_t ours)
 {
     REQUIRE(ours->ends == 0);
@@ -101,7 +109,7 @@ void cecl_nccl_agree_leave(struct cecl_nccl_comm *entry)
 const struct cecl_nccl_library *cecl_nccl_library(void)
 {
     static const struct cecl_nccl_library library = {.ceclCommAbort = end,
-                                                     .ceclCommDestroy = end,
+                                                     .ceclCommDestroy = destroy,
                                                      .ceclCommFinalize = finalize,
                                                      .ceclCommGetAsyncError = ask,
                                                      .ceclCommRevoke = revoked};
@@ -169,6 +177,7 @@ static void *run(void *argument)
     for (int i = 0; i < 2; i++) {
         const uint64_t choice = draw(&t->seed) % 8;
         const bool may = !cecl_nccl_comm_is(t->comm, CECL_NCCL_NOT_READY);
+        destroys = choice == 5;
         if (choice < 3)
             call(t->comm);
         else if (choice == 3 && may)
