@@ -394,15 +394,17 @@ TEST_UNDER("all", an_aborted_communicator_leaves_no_descriptor_and_no_thread)
 /* After the revocation NCCL's communicator still exists, but cecl's has ended its threads. */
 TEST_OF_RANKS_UNDER("all", a_revoked_communicator_gives_up_what_serves_it, 2)
 {
-    static _Atomic int come, gone;
+    static _Atomic int come, gone, counted;
     static int before;
     bool is = gathers(r, true);
     if (r->rank == 0)
         before = threads_alive();
     wait_for_all(&come, 2);
-    is = ncclCommRevoke(r->comm, 0) == 0 && is;
+    is = ncclCommRevoke(r->comm, 2 * r->rank) == 0 && is; /* rank 1 with a flag */
     wait_for_all(&gone, 2);
-    return is && (r->rank > 0 || comes_back_to(open_descriptors(), before - 2));
+    is = (r->rank > 0 || comes_back_to(open_descriptors(), before - 6)) && is;
+    wait_for_all(&counted, 2);
+    return is;
 }
 
 /* Revokes the communicator, then continues with all ranks but rank 1. */
