@@ -53,8 +53,8 @@ TEST_BETWEEN(without_a_group_the_message_names_the_cure, open_all, close_all)
     setenv("CECL_TIMEOUT_MS", "300", 1);
     OK(ceclCommInitAll(two, 2, NULL));
     unsetenv("CECL_TIMEOUT_MS");
-    must_say(ceclMemAlloc(two[0], &ptr, 64 << 20), ceclTimeout,
-             "between ceclGroupStart and ceclGroupEnd");
+    must_say(ceclMemAlloc(two[0], &ptr, 64 << 20), ceclTimeout, "ceclMemAlloc: rank 1 did not");
+    assert_non_null(strstr(ceclGetLastError(NULL), "between ceclGroupStart and ceclGroupEnd"));
     for (int r = 0; r < 2; r++)
         (void)!ceclCommAbort(two[r]);
 }
