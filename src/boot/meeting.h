@@ -19,7 +19,7 @@
 struct cecl_meeting_failure {
     int64_t at; /* where the log has the event of the failure */
     struct cecl_rank_set failed,
-        owed; /* failed: the ranks whose calls the failure ended. owed: ranks that had not come */
+        owed; /* the ranks whose calls the failure ended, and the ranks that had not come */
 };
 
 /* A communicator's meetings, as far as one rank has read the log. */

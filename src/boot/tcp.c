@@ -69,7 +69,7 @@ static ceclResult_t hear_head(struct cecl_lifeline *line, struct cecl_tcp_reply 
 }
 
 /* Receives what the root sends once all ranks have sent a part: `bytes` bytes of each rank. If the root sends an error
- * instead, fails with that. recv NULL: the parts are not needed. */
+ * instead, fails with that error. recv NULL: the parts are not needed. */
 static ceclResult_t hear_parts(struct cecl_lifeline *line, void *recv, size_t bytes,
                                int64_t deadline)
 {

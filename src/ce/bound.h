@@ -71,8 +71,8 @@ ceclResult_t cecl_bound_reserve(struct cecl_bound *bound, const struct cecl_plan
 /* bound.c: adds a command. `first` is the index of the command's first item, or the lane that the command follows. */
 struct cecl_command *cecl_bound_command(struct cecl_bound *bound, enum cecl_command_kind kind,
                                         uint8_t lane, uint32_t first);
-/* A long call writes `done` each time it has passed this many phases. If `done` were 32,768 phases (half a cycle of
- * flags) behind the call's flags, a comparison modulo 2^32 could not tell that the call has begun. */
+/* A long call writes `done` each time it has passed this many phases. A flag has 16 bits of its epoch: if `done` were
+ * 32,768 phases (half a cycle) behind the flags, a comparison could not tell that the call has begun. */
 #define CECL_PHASES_A_MARK 4096u
 
 ceclResult_t cecl_bind_plan(const struct cecl_engine *engine, const struct cecl_plan *plan,

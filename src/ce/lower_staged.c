@@ -58,8 +58,8 @@ static void stage(const struct cecl_part *part, struct cecl_plan *plan, struct c
         cecl_plan_copy(plan, dst, input_at(part, part->call.rank, block, first), bytes);
 }
 
-/* Copies chunk k of my own tiles to my own staging. Without tiles does nothing: my own input is reduced where it
- * lies. */
+/* Copies chunk k of my own tiles to my own staging. If there are no tiles, does nothing: my own input is reduced where
+ * it lies. */
 static void stage_own(const struct cecl_part *part, struct cecl_plan *plan,
                       const struct cecl_chunks *chunks, uint64_t k)
 {

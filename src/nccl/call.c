@@ -1,4 +1,4 @@
-/* Decides which library makes a call. If cecl does, makes the call at once, or keeps it for the end of its group. */
+/* Decides which library makes a call. Makes a call of cecl's at once, or keeps it for the end of its group. */
 #include "nccl/call.h"
 
 #include "nccl/captured.h"

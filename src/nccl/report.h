@@ -54,7 +54,7 @@ struct cecl_nccl_report {
     uint64_t told, late; /* ceclCallStats_t */
 };
 
-/* What each arm does, in words for people; its name in JSON. */
+/* What each arm does, in words for people, and its name in JSON. */
 extern const char *const cecl_nccl_arm_words[CECL_VERDICT_ARMS];
 extern const char *const cecl_nccl_arm_names[CECL_VERDICT_ARMS];
 

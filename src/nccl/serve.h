@@ -9,7 +9,7 @@
 ceclResult_t cecl_nccl_serve(const struct cecl_nccl_call *call, struct cecl_nccl_comm *comm,
                              cudaStream_t stream);
 /* Must be called after cecl_nccl_serve or, if the call is in a cecl group, after the end of that group. On the host
- * device waits for the communicator's calls, unless `call` is captured. On GPUs returns at once. */
+ * device it waits for the communicator's calls, unless `call` is captured. On GPUs it returns at once. */
 ceclResult_t cecl_nccl_serve_complete(const struct cecl_nccl_call *call,
                                       const struct cecl_nccl_comm *comm);
 

@@ -84,8 +84,8 @@ static ceclResult_t order_streams(const struct cecl_nccl_group *group,
     return result;
 }
 
-/* In a cecl group ignores errors of calls, because ceclGroupEnd returns them. If the program's group has only one call,
- * makes it without a cecl group, because this is faster for small calls. */
+/* Ignores errors of calls in a cecl group, because ceclGroupEnd returns them. If the program's group has only one call,
+ * makes that call without a cecl group, which is faster for small calls. */
 static ceclResult_t enqueue(const struct cecl_nccl_group *group, const struct cecl_nccl_kept *kept,
                             int count)
 {

@@ -233,8 +233,8 @@ static ceclResult_t write_whole(int fd, void (*table)(FILE *out))
                                     : cecl_fail(ceclOutOfMemory, "no host memory");
 }
 
-/* For /dev/stdout and /dev/stderr duplicates the descriptor: a file that is opened again has an offset of its own, and
- * the program's later output to it would overwrite the table. Opening a pipe that nobody reads fails at once. */
+/* Duplicates the descriptor if the file is /dev/stdout or /dev/stderr: a file that is opened again has its own offset,
+ * so the program's later output would overwrite the table. Opening a pipe that nobody reads fails at once. */
 static int open_stats(const char *file)
 {
     const int own = strcmp(file, "/dev/stdout") == 0   ? STDOUT_FILENO

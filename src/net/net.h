@@ -155,9 +155,9 @@ void cecl_net_fail(struct cecl_net *net, const char *words);
 /* After an error of NCCL, at `since` (cecl_now_ms): waits NEWS_MS at most for the line's news of the rank that caused
  * the error. */
 void cecl_net_await_news(const struct cecl_net *net, int64_t since);
-/* Ends NCCL's communicator, the thread and the line. If NCCL's does not end in time, all three stay: returns false.
+/* Ends NCCL's communicator, the thread and the line. Returns false if NCCL's does not end in time; then all three stay.
  * is_held  graphs hold calls: NCCL's communicator stays, because it would end only after them. If the communicator has
- *          failed, all three stay: returns false */
+ *          failed, all three stay, and the result is false */
 bool cecl_net_shut(struct cecl_net *net, bool is_held);
 
 #endif
