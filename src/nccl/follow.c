@@ -43,8 +43,8 @@ static ncclResult_t keep_all(struct cecl_nccl_group *group, const struct cecl_nc
     return result;
 }
 
-/* For communicators that NCCL makes in the background. If NCCL has not written a child's handle yet,
- * cecl_nccl_birth_look reads it once NCCL says that the parent is ready. */
+/* Makes cecl's communicators later, because NCCL makes its own in the background. If NCCL has not written a child's
+ * handle yet, cecl_nccl_birth_look reads it once NCCL says that the parent is ready. */
 static ncclResult_t make_later(const struct cecl_nccl_wish *wishes, int count)
 {
     ncclResult_t result = ceclSuccess;
