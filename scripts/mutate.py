@@ -46,7 +46,7 @@ TESTS = {
           "(collectives|determinism|mixed|splits)_3)$",
     "comm": "^test_(release|one_thread.*|history|blame|split_threads|threads|"
             "(bad_input|check|differ|explain|group|pairs|split|shrink|register|recovery)_3)$",
-    "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|"
+    "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|shared_gpu|"
               "(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs|graphs_trouble|"
               "register)_3)|net_carried)$",
     "api": "^(fuzz_corpus_api|test_(refusals|one_thread.*|failure|hosts|blame|"
