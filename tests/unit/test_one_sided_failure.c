@@ -57,7 +57,8 @@ TEST_OF_A_LIMIT(the_time_begins_when_the_stream_comes_to_the_wait)
     OK(ceclStreamCreate(comms[0], &stream));
     OK(dev->ops->memops(dev, stream, &hold, 1));
     wait_for(0, 1, 5, stream);
-    pause_ms(limit_ms + limit_ms / 3);
+    must_say(cecl_watch_drain(comms[0], cecl_deadline(limit_ms + limit_ms / 3)), ceclTimeout,
+             "a one-sided call is still pending after ");
     dev->ops->host_write(dev, word, 1, 1);
     pause_ms(limit_ms / 30);
     const bool held = ceclSignal(0, 5, comms[1], NULL) == ceclSuccess &&
