@@ -53,6 +53,17 @@ TEST_WITHIN(SOON, a_receive_that_waits_in_vain_names_the_peer)
     OK(ceclGraphDestroy(graph));
 }
 
+/* These are not captured. */
+TEST_WITHIN(SOON, of_several_messages_that_wait_the_last_call_is_named)
+{
+    OK(ceclGroupStart());
+    for (int receives = 0; receives < 2; receives++)
+        OK(message(0, 1, receives, NULL));
+    OK(ceclGroupEnd());
+    expect_error(0, ceclTimeout,
+                 "; pending on rank 0: ceclGroupEnd; did the peer make its part of each");
+}
+
 TEST_WITHIN(SOON, a_send_that_nobody_receives_names_the_peer)
 {
     launch(0, 1, false, 1);
