@@ -47,9 +47,9 @@ TESTS = {
     "comm": "^test_(release|one_thread.*|history|blame|split_threads|threads|flags|turns|waits|splits_behind|"
             "one_sided_failure|messages_captured_failure|"
             "(bad_input|check|differ|explain|group|pairs|split|shrink|register|recovery)_3)$",
-    "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|shared_gpu|"
-              "(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs|graphs_trouble|"
-              "register)_3)|net_carried)$",
+    "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|"
+              "refusals|shared_gpu|(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs|"
+              "graphs_trouble|register)_3)|net_carried)$",
     "api": "^(fuzz_corpus_api|net_carried|test_(refusals|one_thread.*|failure|hosts|blame|limits|"
            "(join|split|shrink|register|memory|bad_input|group|check|put|many_ranks)_3))$",
     "net": "^(net_|test_net_map|test_carried_calls_4)",

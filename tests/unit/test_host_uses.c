@@ -230,8 +230,8 @@ TEST_BETWEEN(bytes_that_are_not_used_may_be_gone, set_up, tear_down)
     assert_int_equal(mprotect(memory, page(), PROT_NONE), 0);
     assert_int_equal(munmap(memory + 2 * page(), page()), 0);
     assert_int_equal(id_of_use(middle), id);
-    static char
-        below; /* the list of mappings is read from the lowest use on, so also before `middle` */
+    /* the list of mappings is read from the lowest use on, so also before `middle` */
+    static char below;
     const struct cecl_use uses[] = {use_of(&below, 1, true), middle};
     assert_int_equal(dev->ops->check_uses(dev, uses, 2), ceclSuccess);
 }
