@@ -44,7 +44,6 @@ ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *de
     _Static_assert(CECL_LANES % 2 == 0, "counts need an address of 8 bytes");
     const uint64_t turn = CECL_LANES * (uint64_t)nranks * sizeof(uint32_t);
     const uint64_t counts = turn + 2 * sizeof(uint32_t);
-    *hosted = (struct cecl_hosted){0};
     CECL_TRY(dev->ops->host_share(dev, first, bytes));
     *hosted =
         (struct cecl_hosted){.dev = dev,

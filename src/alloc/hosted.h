@@ -73,8 +73,8 @@ uint64_t cecl_hosted_half(uint64_t most);
 /* Bytes of shared memory that cecl_hosted_open needs. */
 size_t cecl_hosted_bytes(int nranks, uint64_t half_bytes);
 
-/* Lays `hosted` out in `memory` (cecl_hosted_bytes, zeroed), and lets the device use that memory.
- * Local. A zeroed `hosted`, or one that failed to open, may be closed. */
+/* Lays `hosted` (zeroed; stays so on failure) out in `memory` (cecl_hosted_bytes, zeroed), and lets the device use that
+ * memory. Local. A zeroed `hosted` may be closed. */
 ceclResult_t cecl_hosted_open(struct cecl_hosted *hosted, struct cecl_device *dev, void *memory,
                               int nranks, uint64_t half_bytes);
 
