@@ -120,6 +120,12 @@ why="cecl could not make a communicator: ceclCommInitOob: rank 0: CECL_POOL_BYTE
 expect_row ncclAllGather "to 4 KiB" 3 12288 "NCCL unknown" "${why}1M..16T expected"
 tables=1
 
+case="the reason is that libcecl.so cannot be loaded"
+mkdir "$scratch/bad"
+: >"$scratch/bad/$(grep -aom 1 'libcecl\.so\.[0-9]*\.[0-9]*' "$(ldd "$program" | grep -o '/.*libnccl\.so\.2')")"
+run_to 0 env CECL_NCCL=all LD_LIBRARY_PATH="$scratch/bad" "$program" processes 2
+expect_error "all calls are passed to NCCL, because cecl could not make a communicator: $scratch/bad/libcecl.so."
+
 case="under a limit on files calls are passed, and no signal ends the process"
 tables=2
 limited() {
