@@ -36,7 +36,7 @@ struct comm {
     bool (*alloc)(struct comm *c, void **memory, size_t bytes); /* collective; freed by close */
     ceclStream_t (*stream)(struct comm *c, int lane);
     bool (*start)(struct comm *c, int lane, const struct transfer *t);
-    bool (*wait)(struct comm *c, int lane); /* only if the host computes: it waits for the lane */
+    bool (*wait)(struct comm *c, int lane); /* for compute on the host, which waits for the lane */
     bool (*healthy)(struct comm *c);        /* false, with a message on stderr: a peer has failed */
     void (*close)(struct comm *c);
 };

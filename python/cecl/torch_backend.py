@@ -56,7 +56,7 @@ def finish(work, async_op):
 
 
 def _is_async(opts):
-    """Whether the caller wants a work object, to wait for it. Older versions of torch lack the option: they always want one."""
+    """Whether the caller wants a work object, to wait for it. In older versions of torch, without the option, it always does."""
     return getattr(opts, "asyncOp", True)
 
 

@@ -43,7 +43,7 @@ ceclResult_t cecl_group_allocate(ceclComm_t comm, void **ptr, size_t bytes);
  * success. */
 ceclResult_t cecl_group_refuse(ceclResult_t result);
 /* Like cecl_group_refuse; the call that was counted last is the reason, and the message names it. `comm`: the
- * communicator whose ranks the message may name by their numbers, or NULL. */
+ * communicator to which numbers of ranks in the message belong; NULL: the message has none. */
 ceclResult_t cecl_group_refuse_call(ceclComm_t comm, ceclResult_t result);
 /* How many calls and allocations on `comm` wait in this thread's open group. */
 uint32_t cecl_group_waiting(ceclComm_t comm);

@@ -1,7 +1,7 @@
 /* Only one communicator of a process has a trial at a time, because trials would measure each other's turns. The first
- * communicator that asks gets the reservation. If it reaches no boundary for a minute, the next communicator that asks
- * gets the reservation, because programs use some communicators only at the start, and never end them. If the first
- * communicator's trial then goes on, two trials run at once, which only makes their times less exact.
+ * communicator that asks gets the reservation. If its calls begin no new period (trial.h) for a minute, the next one
+ * that asks gets the reservation: programs use some communicators only at the start, and never end them. If the trial
+ * that lost the reservation then goes on, two trials run at once, which only makes their times less exact.
  *
  * This file knows no clock and no lock. Times are in ns. */
 #ifndef CECL_NCCL_TRIAL_RESERVATION_H

@@ -119,7 +119,7 @@ TEST_BETWEEN(a_call_without_phases_moves_done_and_no_flag, open_flags, close_fla
     assert_false(cecl_flags_idle(&flags));
     *flags.done = 1001;
     assert_true(cecl_flags_idle(&flags));
-    assert_int_equal(filled(MAIN, 1), 1001u << 16); /* unchanged, as on peers without the call */
+    assert_int_equal(filled(MAIN, 1), 1001u << 16); /* as before: peers need not make this call */
     assert_int_equal(filled(SIDE, 1), 51u << 16);
     assert_int_equal(filled(CECL_COUNTER_DONE, 1), 1002);
 }

@@ -104,7 +104,7 @@ struct verifier {
     struct verify_taken *taken;    /* [writer][reader][VERIFY_BITS] */
     uint64_t draws;                /* random state for the order in which lanes go on; 0: in turn */
     uint32_t **tags; /* [nmemories][rank][byte]: the tag of the source byte that is there */
-    /* [nmemories][rank][byte], only of RECV and messages: how often this call wrote the byte */
+    /* [nmemories][rank][byte]: how often the byte was written. Counts only in RECV areas and messages' memories */
     uint32_t **writes;
     struct verify_accesses *accesses; /* [area][rank] */
     struct verify_rank *ranks;
