@@ -2,6 +2,7 @@
  * do, and gets told of a group that was never ended. (tests/multi/test_many_ranks.c compares what arrives.) */
 #include "../with_cmocka.h"
 
+#include "../open_descriptors.h"
 #include "../threads_alive.h"
 
 #define RANKS 3
@@ -44,6 +45,16 @@ TEST_BETWEEN(another_communicators_allocations_stay_where_one_fails, open_all, c
         OK(ceclMemFree(comms[r], others[r]));
     }
     OK(ceclCommDestroy(one));
+}
+
+TEST(ended_communicators_leave_no_descriptor)
+{
+    open_all(state);
+    close_all(state); /* one-time setup is complete */
+    const int before = open_descriptors();
+    open_all(state);
+    close_all(state);
+    assert_int_equal(open_descriptors(), before);
 }
 
 TEST_BETWEEN(without_a_group_the_message_names_the_cure, open_all, close_all)
