@@ -40,7 +40,7 @@ TESTS = {
     "verify": "^(fuzz_corpus_plan|test_(.*_verified|verifier_.*))$",
     "flags": "^(fuzz_corpus_api|test_(flags|waits|turns|release|failure|"
              "(collectives|recovery|device_comm|pairs)_3))$",
-    "ce": "^(fuzz_corpus_(api|plan)|test_(.*_verified|fuse|plan_.*|steady_state|pairs_.*|"
+    "ce": "^(fuzz_corpus_(api|plan)|test_(.*_verified|fuse|plan_.*|steady_state|pairs_.*|graphs_end|"
           "(collectives|mixed|reduce|group|explain|graphs)_3|(collectives|group|mixed)_3_urgent))$",
     "sm": "^test_(number|reduce_host|small_host|host_small|splits_host|"
           "(collectives|determinism|mixed|splits)_3)$",

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "device/host.h"
 #include "flags/turns.h"
 #include "launch/launcher.h"
 
@@ -52,6 +53,7 @@ static void peers_learn_it_before_graphs_are_gone(ceclResult_t (*ends)(ceclComm_
     pthread_join(thread, &failed);
     assert_null(failed);
     OK(ceclCommAbort(comms[1]));
+    assert_null(host_process.events);
 }
 
 TEST(an_end_is_known_before_its_graphs_are_gone)
