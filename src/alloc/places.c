@@ -306,11 +306,12 @@ static uint64_t least_of(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Counts `spent` ns of a longer wait. In `pending` ns of these this rank waited only because its GPU had work. */
+/* Counts `spent` ns of a longer wait, of which this rank waited `pending` ns only because its GPU had work. `spent` may
+ * exceed what is left: if this rank got no core, or if there are more than CECL_PLACES_ORDERED_RANKS ranks. */
 static void note_spent(struct cecl_places *places, struct cecl_places_patience *patience,
                        uint64_t spent, uint64_t pending)
 {
-    const uint64_t most = unspent(places); /* `spent` is more if a rank got no core or must meet */
+    const uint64_t most = unspent(places);
     places->latest_ns = least_of(pending, most);
     places->spent_ns += least_of(spent, most);
     places->waited_at += spent;

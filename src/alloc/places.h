@@ -69,7 +69,7 @@ struct cecl_places {
     uint64_t most_spent_ns; /* limit of `spent_ns`; the caller sets it: see cecl_places_patience */
     uint64_t spent_ns;      /* ns spent on longer waits, minus the ns regained since */
     uint64_t latest_ns;     /* ns waited for the latest group only because the GPU had work */
-    uint64_t waited_at;     /* ns regained up to this time, in ns, are subtracted already */
+    uint64_t waited_at;     /* the time, in ns, from which on regained ns are still to be counted */
     uint64_t stood_still;   /* the time, in ns, until which `behind` causes no wait */
     uint64_t nmet,
         nlate; /* how many groups this rank has met, and how many of these were decided LATE */

@@ -136,8 +136,8 @@ static void search_registry(struct cecl_registry *registry, struct search *searc
 }
 
 /* Searches all registries of the GPU. Closes the imports that it took out only after it has released the lock, because
- * closing may take long. By then an import's registry may have ended. So this function uses the device of `by`, because
- * all devices of one GPU share its context. */
+ * closing may take long. By then an import's registry may have ended. So this function uses the device of `by`: all
+ * devices of one GPU share its context. */
 static void search_all(struct cecl_registry *by, struct search *search)
 {
     pthread_mutex_lock(&lock);

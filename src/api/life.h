@@ -23,7 +23,7 @@ ceclResult_t cecl_setup_registry(ceclComm_t comm, int rank, int nranks);
 
 /* init.c. Carries out the joins of a group at the same time. Collective over each of the new communicators. If one
  * communicator cannot be made, takes back all others. `refused`: ceclSuccess, or the error of a refused group (message:
- * `words`); then makes no communicator, and tells the peers why. joins: a list or NULL */
+ * `words`), which makes no communicator and tells the peers why. joins: a list or NULL */
 struct cecl_join;
 ceclResult_t cecl_joins_carry_out(struct cecl_join *joins, ceclResult_t refused, const char *words);
 

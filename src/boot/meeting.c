@@ -177,7 +177,7 @@ static void end_call(struct stay *stay, int rank, const struct event *why)
     stay->meetings->seats[rank].came = 0;
     if (rank != stay->meetings->rank || !is_mine(stay))
         return;
-    /* the rank that timed out may have another list, and name ranks not on this one: so the message names both lists */
+    /* a rank that timed out with another list may name ranks not on this one, so the message names both */
     const bool differ = why->lists_differ || (why->kind == GIVES_UP && why->missing == NOBODY);
     stay->is_over = true;
     stay->result = differ && !equal(&why->members, &stay->plan->members)

@@ -38,7 +38,7 @@ struct cecl_shared {
     size_t offsets[CECL_SHARED_PARTS_MAX]; /* where the parts begin, each at a cache line */
 };
 
-/* Sets where each part begins. `sizes` [count] has the parts' bytes, equal on all ranks. Local. */
+/* Sets where parts begin. `sizes` [count <= CECL_SHARED_PARTS_MAX] has their bytes, equal on all ranks. Local. */
 void cecl_shared_lay_out(const size_t *sizes, int count, struct cecl_shared *shared);
 /* Where part `part` is mapped on this rank. Local. */
 static inline void *cecl_shared_at(const struct cecl_shared *shared, int part)

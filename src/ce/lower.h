@@ -10,8 +10,8 @@
 ceclResult_t cecl_lower(const struct cecl_part *part, struct cecl_plan *plan);
 
 /* Lowers several calls of one rank to one plan, in which they share barriers. Narrows parts[i].means to the part of
- * staging that call i may use. If a rank came late, the later one of any two ranks makes the copies between them
- * (route.c). Errors as cecl_lower. */
+ * staging that call i may use. If a rank came late, the later one of any two ranks makes the copies between
+ * their buffers (route.c). Errors as cecl_lower. */
 ceclResult_t cecl_lower_group(struct cecl_part *parts, uint32_t nparts, struct cecl_plan *plan);
 
 /* As cecl_lower_group, but as if no rank had come late, so each rank pushes. route.c also calls it. */

@@ -114,7 +114,7 @@ struct ceclComm {
     struct cecl_waits waits;
     struct cecl_watch watch;
     struct cecl_worker worker;
-    /* set by a thread that is inside; other threads read it before they enter */
+    /* set by a thread that is inside; threads read it before they enter */
     _Atomic bool finalized;
     int ranks_here;  /* ranks in this process, including this one */
     bool shares_gpu; /* some ranks share a GPU (CECL_SHARE_GPU=1) */

@@ -161,8 +161,7 @@ static bool differs_in_kernels(const struct cecl_flags *flags, int peer,
     return found->mine != 0 && found->theirs != 0 && runs_kernel(flags);
 }
 
-/* Whether this rank and the peer have made equally many calls of one kernel, but their last ones are different
- * calls. */
+/* Whether this rank and the peer have made equally many calls of one kernel, but their last ones differ. */
 static bool differs_in_number(const struct cecl_flags *flags, int peer,
                               struct cecl_turns_difference *found)
 {

@@ -269,7 +269,7 @@ struct cecl_device_ops {
 
     /* In each launch of the graph, the work that is captured from here on waits for what the order's event marks at the
      * time of the launch. If the same capture has called order_end for this order before, that work also waits for all
-     * that the capture had before the last such call. */
+     * that the stream of the last such call had captured before it. */
     ceclResult_t (*order_begin)(struct cecl_device *dev, struct cecl_order *order,
                                 ceclStream_t stream, const struct cecl_capture *capture);
     /* Each launch of the graph records the order's event here, unless the same capture calls order_end for the

@@ -52,8 +52,8 @@ enum cecl_replay_state { CECL_REPLAY_BEGUN = 1, CECL_REPLAY_ENDED, CECL_REPLAY_S
 /* Bits of TURN: the bits of phases, and the mark that the rank's watchdog has seen the word. */
 #define CECL_TURNS_PHASES 0x1du
 #define CECL_TURNS_SEEN 0x8000u
-/* The bits from CECL_TURNS_SHIFT on hold the call's number modulo CECL_TURNS_NUMBERS. When a failed peer ends its own
- * waits, it overwrites this rank's CALL, but not these bits. So this rank still knows for which number it waits. */
+/* The 10 bits from CECL_TURNS_SHIFT on hold the call's number modulo CECL_TURNS_NUMBERS. When a failed peer ends its
+ * own waits, it overwrites this rank's CALL, but not these bits. So this rank still knows for which number it waits. */
 #define CECL_TURNS_SHIFT 5
 #define CECL_TURNS_NUMBERS 1024u
 

@@ -9,7 +9,7 @@
 #define CECL_KEPT_SETS 64
 #define CECL_KEPT_WAYS 4
 
-/* Entries of `ends`. If a GPU is behind by more launches, the ring does not show it, and it counts as not behind. */
+/* Entries of `ends`. If this rank is ahead of a peer by more launches, its GPU counts as not behind. */
 #define CECL_TOLD_ENDS 64u
 
 /* Bounce buffers: registered memory of the communicator, which peers use instead of private memory. A launch leases a

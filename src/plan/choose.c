@@ -19,7 +19,7 @@
 /* the most bytes of a round, if ROUNDS_MOST rounds are enough: 43 us over a link, far longer than flags take */
 #define BYTES_PER_ROUND (16 * MIB)
 #define ROUNDS_MOST 8 /* the root is idle only while peers pass on the last eighth of the block */
-/* reduce.one_shot saves an exchange, 7 us, but sends ranks / 2 times the bytes: 1 us more at this size on 4 ranks */
+/* one shot saves an exchange, 7 us, but sends ranks / 2 times the bytes: 1 us longer at this size on 4 ranks */
 #define ONE_SHOT_MOST (256 * KIB)
 /* the flags of a chunk take 14 us, longer than sending 1 MiB to each of 3 peers (8 us) */
 #define CHUNK_LEAST (1 * MIB)
