@@ -145,8 +145,8 @@ static const void *take(struct fsdp *f, int position)
  *
  * So no gather for the positions up to p + prefetch waits for p's reduction. The gather of p + 1 +
  * prefetch waits for it, but this costs no time: that gather overwrites the parameters that p's
- * backward pass reads, so it could not begin earlier than p's reduction anyway. Compute waits for
- * p's reduction at p + 2, which reuses its buffer, and for that gather at p + 1 + prefetch. */
+ * backward pass reads, so it cannot begin before p's reduction can. Compute waits for p's reduction
+ * at p + 2, which reuses its buffer, and for that gather no earlier: at p + 1 + prefetch. */
 
 static int reduce_lane(const struct fsdp *f, int group)
 {

@@ -141,7 +141,7 @@ static void check_own(struct life *life)
 {
     const struct report *report = life->report;
     const bool is_peers =
-        life->n == 1 && report->result == ceclRemoteError; /* a rank of this process was refused */
+        life->n == 1 && report->result == ceclRemoteError; /* another rank here was refused */
     if (report->result != ceclOutOfMemory && report->result != ceclSystemError && !is_peers)
         life_fail(life, "refused a resource, but the result is %d: %s", (int)report->result,
                   report->words);

@@ -1,5 +1,5 @@
 /* Settings, names of variables, and files of thresholds, as arbitrary text: each is accepted, or refused by a message
- * that names it. From the environment a setting's text means the same. A file, printed and read again, is unchanged. */
+ * that names it. In the environment a text means the same. An accepted file, printed and read again, is unchanged. */
 #include "input.h"
 #include "plan/tuning.h"
 #include "util/settings.h"

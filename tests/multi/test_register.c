@@ -297,8 +297,8 @@ TEST_BETWEEN(memory_may_be_replaced_between_calls_of_a_group, set_up, tear_down)
     multi_ok(NULL, ceclCommDestroy(other));
 }
 
-/* All ranks but the last find the replacement when the group ends: their first call gets a bounce buffer, to which later
- * ones of these ranks write. */
+/* All ranks but the last find the replacement when the group ends: their first call gets a bounce buffer. Of two
+ * such ranks the one that publishes later writes to the other's. */
 TEST_BETWEEN(memory_may_be_replaced_by_private_memory_between_calls_of_a_group, set_up_checked,
              tear_down)
 {

@@ -1,5 +1,5 @@
 /* Processes split or shrink a parent, in which their ranks differ from those in the child. One dies or revokes the
- * parent, at many of its system calls in turn. The others' errors must name only that rank, as in the parent. */
+ * parent, at many of its system calls in turn. Others' errors must name only that rank, numbered as in the parent. */
 #include <limits.h>
 
 #include "../forked.h"
