@@ -1623,7 +1623,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclStreamCreate(ceclComm_t comm, ceclStream_
  * failed. The timeout bounds waits for peers. Success means that the results of the calls on
  * `stream` are valid (see Results at the top). If the GPU then has no other work, the call closes
  * memory that peers have freed. This may break a capture of another thread, as cudaDeviceSynchronize
- * may, unless that thread captures by cecl's own functions or on a blocking stream.
+ * may, unless that thread captures on a stream of ceclStreamCreate or on a blocking stream.
  * Local, blocking. Threads: any. Ownership: none. Errors: ceclInvalidArgument (on the host device: no
  * such stream), ceclInvalidUsage (`stream` captures a graph; this thread has calls on comm in a group that
  * it has not ended: they are not enqueued yet), ceclUnhandledCudaError, and the asynchronous error. */
