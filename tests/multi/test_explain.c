@@ -140,7 +140,7 @@ TEST_BETWEEN(they_hold_until_set_anew, set_up, tear_down)
     assert_non_null(strstr(explain(comm, ceclOpAllGather, shard, recv_buffer, LARGE).path, "push"));
 }
 
-/* `lax` of the group's two calls may use local copies: each call keeps the policy that was set when it was made. */
+/* `lax`: how many of the group's two calls may use local copies. Each keeps the policy set when it was made. */
 TEST_BETWEEN(calls_of_a_group_keep_their_own, set_up, tear_down)
 {
     ceclExplanation_t e;

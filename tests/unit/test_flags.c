@@ -291,7 +291,7 @@ TEST_BETWEEN(flags_on_the_host_are_not_silenced, open_flags, close_flags)
     assert_int_equal(*filled_source(MAIN, 1), filled(MAIN, 1));
 }
 
-/* A wait blocks while its value is later than the flag. Half of all values always are, so one release may not do. */
+/* A wait blocks while its value is later than the flag. Half of all values always are, so one release is too few. */
 TEST_BETWEEN(repeated_releases_let_every_pending_wait_go, open_flags, close_flags)
 {
     const struct cecl_advance many = {.phases = {2 * HALF - 1, 0}};

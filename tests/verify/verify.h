@@ -16,8 +16,8 @@
  * and writes new input.
  *
  * The verifier tracks every single byte, so keep call.bytes small (tens of bytes). The calls must be valid and equal on
- * all ranks; the plans may be wrong. Returns ceclSuccess, ceclOutOfMemory, or ceclInternalError if
- * it finds a fault; cecl_message() then describes the first one (call, rank, step, bytes). */
+ * all ranks; the plans may be wrong. Returns ceclSuccess, ceclOutOfMemory, or ceclInternalError if it finds a fault;
+ * cecl_message() then describes the first one (call, rank, step, bytes). */
 ceclResult_t cecl_verify(const struct cecl_plan *plans, int ncalls, int nranks);
 
 /* A message or a put, which is no call of all ranks. It has memory of its own at both ranks: the sender's user writes
