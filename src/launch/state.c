@@ -44,7 +44,6 @@ ceclResult_t cecl_launch_give_up(struct cecl_launch *launch, ceclResult_t result
     if (launch->state != CECL_LAUNCH_BEGUN || cecl_launch_is_left(launch))
         return result;
     launch->state = CECL_LAUNCH_BROKEN;
-    launch->is_open = false;
     cecl_registry_made(&comm->registry);
     return launch->is_owed ? cecl_comm_break(comm, result) : cecl_comm_cause(comm, result);
 }
