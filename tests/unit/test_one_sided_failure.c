@@ -172,30 +172,35 @@ static void signal_at_exit(void)
     OK(ceclSignal(0, 6, ending, NULL));
 }
 
-static _Noreturn void end_with_a_signal(const ceclUniqueId *id, const _Atomic int *is_made)
+static _Noreturn void end_with_a_call(const ceclUniqueId *id, const _Atomic int *made, bool waits)
 {
+    const ceclSignalWait_t wait = {0, 5, 1};
     alarm(200);
-    atexit(signal_at_exit);
-    while (!*is_made)
+    OK(waits ? 0 : atexit(signal_at_exit));
+    while (!*made)
         pause_ms(1);
     OK(ceclCommInitRank(&ending, 2, *id, 1));
+    OK(waits ? ceclWaitSignal(1, &wait, ending, NULL) : ceclSuccess);
     exit(0);
 }
 
 /* Nobody knows whether the call was carried out, so the rank sends no goodbye. */
-TEST_BETWEEN(a_process_with_a_call_after_the_last_look_ends_unexpectedly, NULL, teardown)
+TEST_BETWEEN(a_process_with_a_pending_or_late_call_ends_unexpectedly, NULL, teardown)
 {
-    struct {
-        _Atomic int is_made;
-        ceclUniqueId id;
-    } *meeting = shared_memory(sizeof(*meeting));
-    const pid_t child = fork();
-    if (child == 0)
-        end_with_a_signal(&meeting->id, &meeting->is_made);
-    OK(ceclGetUniqueId(&meeting->id));
-    meeting->is_made = 1;
-    OK(ceclCommInitRank(&comms[0], 2, meeting->id, 0));
-    expect_error(0, ceclRemoteError, "rank 1 ended unexpectedly");
-    assert_int_equal(waitpid(child, NULL, 0), child);
-    munmap(meeting, sizeof(*meeting));
+    for (int waits = 0; waits < 2; waits++) {
+        struct {
+            _Atomic int is_made;
+            ceclUniqueId id;
+        } *meeting = shared_memory(sizeof(*meeting));
+        const pid_t child = fork();
+        if (child == 0)
+            end_with_a_call(&meeting->id, &meeting->is_made, waits);
+        OK(ceclGetUniqueId(&meeting->id));
+        meeting->is_made = 1;
+        OK(ceclCommInitRank(&comms[0], 2, meeting->id, 0));
+        expect_error(0, ceclRemoteError, "rank 1 ended unexpectedly");
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        munmap(meeting, sizeof(*meeting));
+        teardown(state);
+    }
 }
