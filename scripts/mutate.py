@@ -50,7 +50,7 @@ TESTS = {
     "launch": "^(fuzz_corpus_api|test_(launch|one_thread.*|pairs_one_thread|one_sided.*|messages_.*|"
               "refusals|shared_gpu|(collectives|group|bad_input|all_to_all_v|explain|check|put|mixed|pairs|graphs|"
               "graphs_trouble|register)_3)|net_carried)$",
-    "api": "^(fuzz_corpus_api|net_carried|test_(refusals|one_thread.*|failure|hosts|blame|limits|"
+    "api": "^(fuzz_corpus_api|net_carried|test_(refusals|one_thread.*|two_threads|failure|one_sided_failure|hosts|blame|limits|"
            "(join|split|shrink|register|memory|bad_input|group|check|put|many_ranks)_3))$",
     "net": "^(net_|test_net_map|test_carried_calls_4)",
     "nccl": "^(nccl_|test_learn_|fuzz_corpus_(nccl|trials))",
