@@ -122,7 +122,7 @@ tables=1
 
 case="the reason is that libcecl.so cannot be loaded"
 mkdir "$scratch/bad"
-: >"$scratch/bad/$(grep -aom 1 'libcecl\.so\.[0-9]*\.[0-9]*' "$(ldd "$program" | grep -o '/.*libnccl\.so\.2')")"
+: >"$scratch/bad/$(grep -aom 1 'libcecl\.so\.[0-9]*\.[0-9]*' "$(ldd "$program" | grep -o '/.*libnccl\.so\.2')" | head -n 1)"
 run_to 0 env CECL_NCCL=all LD_LIBRARY_PATH="$scratch/bad" "$program" processes 2
 expect_error "all calls are passed to NCCL, because cecl could not make a communicator: $scratch/bad/libcecl.so."
 
