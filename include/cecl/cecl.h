@@ -686,7 +686,7 @@ CECL_API CECL_CHECKED ceclResult_t ceclPoolStats(ceclComm_t comm, ceclPoolStats_
 /* How often calls of this rank were late (see Collectives). A group counts as one call. */
 typedef struct {
     uint64_t told; /* calls for which ranks told each other where their buffers lie */
-    uint64_t late; /* how many of these calls were late: such a call may take twice the time */
+    uint64_t late; /* how many of these calls were late; they may take three times as long */
 } ceclCallStats_t;
 
 /* Reads the counters of calls since init, also after `comm` was finalized or has failed.

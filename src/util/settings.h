@@ -46,9 +46,8 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "CUDA_DEVICE_MAX_CONNECTIONS below 8 (copied flags could then hang after a failure)") \
     X(HOST_ID, "CECL_HOST_ID", TEXT, OWN, "-", "the machine's id", "text", \
       "the name of the rank's host: ranks with different names count as ranks of different " \
-      "hosts. " \
-      "Set it for containers or cloned machines whose ids are equal, or to try a program as if " \
-      "over several hosts") \
+      "hosts. Set it for containers or cloned machines whose ids are equal, or to try a program " \
+      "as if over several hosts") \
     X(INIT_TIMEOUT_MS, "CECL_INIT_TIMEOUT_MS", INT, OWN, "60000", "", "1..86400000", \
       "limit of each wait while a communicator is made, ms; ceclGetUniqueId reads it, too") \
     X(MAX_SMS, "CECL_MAX_SMS", INT, EQUAL, "-", "by the tuning table", "1..1024", \
@@ -58,12 +57,12 @@ enum cecl_setting_ranks { CECL_SETTING_EQUAL, CECL_SETTING_OWN };
       "measurements; all: all that it can; strict: as all, but a call that only moves data " \
       "returns ncclInvalidUsage if it would take an SM or be passed. If ranks differ, all ranks " \
       "pass all calls to NCCL, but strict beside off refuses. cecl's libnccl.so.2 reads " \
-      "CECL_NCCL and CECL_NCCL_... at a process's first call") \
+      "CECL_NCCL and CECL_NCCL_... at a process's first call of NCCL") \
     X(NCCL_PATH, "CECL_NCCL_PATH", TEXT, OWN, "-", "searched for", "file name", \
       "the NCCL to which calls are passed, and which carries communicators over several hosts. " \
       "If not set, the first of: for several hosts, an NCCL that the program has loaded; the " \
-      "NCCL " \
-      "of a Python wheel beside a library of the process; one in LD_LIBRARY_PATH; the system's") \
+      "NCCL of a Python wheel beside a library of the process; one in LD_LIBRARY_PATH; the " \
+      "system's") \
     X(NCCL_STATS, "CECL_NCCL_STATS", INT, OWN, "0", "", "0..1", \
       "1: when a process that called collectives of NCCL ends, it prints to stderr which of them " \
       "cecl carried out") \
