@@ -1,5 +1,7 @@
 /* One thread with all ranks of a communicator, on the host device. It joins and allocates in a group, as NCCL programs
  * do, and gets told of a group that was never ended. (tests/multi/test_many_ranks.c compares what arrives.) */
+#include <pthread.h>
+
 #include "../with_cmocka.h"
 
 #include "../open_descriptors.h"
@@ -255,6 +257,45 @@ TEST_BETWEEN(ranks_that_differ_leave_no_communicator_of_the_group, open_all, clo
     must_say(ceclGroupEnd(), ceclInvalidArgument, "timeoutMs (CECL_TIMEOUT_MS): 30000 on rank 0");
     assert_true(!joined[0] && !joined[1] && !good[0] && !good[1] && !ptr);
     must_come_to(threads);
+}
+
+struct other {
+    ceclUniqueId id;
+    ceclComm_t comm;
+};
+
+static void *join_as_rank_1(void *context)
+{
+    struct other *other = context;
+    return (void *)(intptr_t)ceclCommInitRank(&other->comm, 2, other->id, 1);
+}
+
+TEST_BETWEEN(a_peer_hears_why_its_communicator_was_taken_back, open_all, close_all)
+{
+    ceclComm_t mine = NULL, joined[2];
+    ceclConfig_t config = CECL_CONFIG_INITIALIZER;
+    struct other other = {new_id(), NULL};
+    const ceclUniqueId id = new_id();
+    ceclResult_t heard = ceclSuccess;
+    pthread_t thread;
+    void *made;
+    config.timeoutMs = 4321;
+    assert_int_equal(pthread_create(&thread, NULL, join_as_rank_1, &other), 0);
+    OK(ceclGroupStart());
+    OK(ceclCommInitRank(&mine, 2, other.id, 0));
+    OK(ceclCommInitRank(&joined[0], 2, id, 0));
+    OK(ceclCommInitRankConfig(&joined[1], 2, id, 1, &config));
+    must_say(ceclGroupEnd(), ceclInvalidArgument, "timeoutMs");
+    assert_int_equal(pthread_join(thread, &made), 0);
+    assert_true(!mine && (intptr_t)made == ceclSuccess);
+    for (int ms = 0; ms < 5000 && heard == ceclSuccess; ms += 5) {
+        usleep(5000);
+        OK(ceclCommGetAsyncError(other.comm, &heard));
+    }
+    assert_int_equal(heard, ceclRemoteError);
+    must_say(ceclBarrier(other.comm, NULL), ceclRemoteError,
+             "another communicator of the group was not made");
+    OK(ceclCommAbort(other.comm));
 }
 
 TEST_BETWEEN(a_number_of_ranks_out_of_range_refuses_the_group_and_leaves_the_id_good, open_all,
