@@ -13,8 +13,10 @@ static struct {
     int seat, points;      /* `points`: meeting points that this rank has reached */
     int seats[SEATS];      /* each survivor's seat, by its rank */
     ceclComm_t home;       /* the communicator of all survivors */
-    ceclComm_t old[TEAMS]; /* failed communicators that this rank ends later */
-    int nold;
+    ceclComm_t old[TEAMS]; /* failed communicators that this rank ends later, */
+    ceclComm_t now[TEAMS]; /* and those that it ends once all are replaced */
+    ceclComm_t pending;    /* one of the latter, whose streams it does not wait for */
+    int nold, nnow;
     uint64_t x; /* random state, equal on all ranks */
 } life;
 
@@ -263,8 +265,19 @@ static void finish_streams(const struct team *team)
         (void)!ceclStreamSynchronize(team->comm, team->streams[i]);
 }
 
-/* The survivors of a failed team make a new communicator, or only end the old one. If they make a new one, the old one
- * may end at any time, because survivors no longer write through it. */
+/* Keeps a failed communicator until it ends. */
+static void keep(ceclComm_t comm, bool is_finished, bool later)
+{
+    if (!is_finished)
+        life.pending = comm;
+    else if (later)
+        life.old[life.nold++] = comm;
+    else
+        life.now[life.nnow++] = comm;
+}
+
+/* The survivors of a failed team make a new communicator, or none. The old one ends later, because its pool may hold
+ * buffers of another failed team's calls, which may still be pending. */
 static void replace(struct team *team, const struct hunt *hunt)
 {
     bool leaves[RANKS];
@@ -274,18 +287,27 @@ static void replace(struct team *team, const struct hunt *hunt)
         left += !leaves[r];
     }
     const bool shrinks = random_next(&life.x) % 4 != 0 && left > 0 && !teams_full(),
-               early = random_next(&bursts_own) % 2, later = random_next(&bursts_own) % 2;
-    if (team->me >= 0 && early && !(shrinks && later))
+               early = random_next(&bursts_own) % 2, later = random_next(&bursts_own) % 2,
+               finishes = team->me >= 0 && (life.pending || random_next(&bursts_own) % 2);
+    if (finishes && early)
         finish_streams(team);
     if (shrinks)
         teams_shrink(team, leaves, &life.x, &bursts_own);
-    if (team->me >= 0 && !early && !(shrinks && later))
+    if (finishes && !early)
         finish_streams(team);
-    if (team->me >= 0 && shrinks && later)
-        life.old[life.nold++] = team->comm;
-    else if (team->me >= 0)
-        end_old(team->comm);
+    if (team->me >= 0)
+        keep(team->comm, finishes, shrinks && later);
     team->alive = false;
+}
+
+/* Ends the communicator with pending calls first: no other failed team has any now, so none needs its memory. */
+static void end_replaced(void)
+{
+    if (life.pending)
+        end_old(life.pending);
+    life.pending = NULL;
+    while (life.nnow > 0)
+        end_old(life.now[--life.nnow]);
 }
 
 static ceclComm_t shrunk_home(const struct hunt *hunt, int count, ceclResult_t *result)
@@ -325,6 +347,7 @@ static void go_on(const struct hunt *hunt, uint32_t failed)
     for (int i = 0; i < TEAMS; i++)
         if (failed >> i & 1)
             replace(&teams[i], hunt);
+    end_replaced();
     end_old(life.home);
     life.home = home;
     bursts_move(home);
