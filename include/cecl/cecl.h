@@ -543,9 +543,10 @@ CECL_API CECL_CHECKED ceclResult_t ceclCommFinalize(ceclComm_t comm);
 /* Finalizes `comm` if the caller did not, then frees everything: pool, mappings, sockets, threads,
  * streams of ceclStreamCreate. (After a failure, memory that pending work may still touch stays mapped.)
  * The call never hangs: it aborts collectives that do not end within the timeout (30 s if timeoutMs is
- * 0). Memory of ceclMemAlloc is freed, so copies and kernels that use it on the caller's own streams must
- * be over. Registered memory stays the caller's; peers keep it open until they destroy their
- * communicators, or have no pending call for a moment. `comm` has ended even when an error is returned.
+ * 0). Memory of ceclMemAlloc is freed, so all that uses it elsewhere must be over: copies and kernels on
+ * the caller's own streams, and calls of other communicators. Registered memory stays the caller's; peers
+ * keep it open until they destroy their communicators, or have no pending call for a moment. `comm` has
+ * ended even when an error is returned.
  * Local, blocking (bounded; but on GPUs it also waits for other pending work of this process,
  * because CUDA waits for such work when it frees memory). Threads: the last call on comm. Ownership: no
  * longer the caller's.
