@@ -7,7 +7,8 @@
     cecl-run --policy all torchrun --nproc-per-node 2 bench/torch_perf.py frees
 
 fsdp     a step of examples/pytorch/fsdp2.py's model: fp32 parameters, computed in bfloat16. Sides: nccl (gradients are
-         sent and added as fp32), cecl (cecl.fsdp.use) and nccl16 (gradients are sent and added as bfloat16)
+         sent and added as fp32), cecl (cecl.fsdp.use) and nccl16 (gradients are sent and added as bfloat16). A side
+         like nccl-free also returns the memory that it does not use to the driver after each step
 ulysses  brings tensors of 32 heads of 128, bfloat16, to the layout of attention and back, forward and backward. The
          forward exchange is also timed in a CUDA graph and beside a matrix product. Sides: cecl (cecl.ulysses) and nccl
          (permute, all_to_all_single, permute)
@@ -55,6 +56,8 @@ class Side:
     """A model with a training of its own; all sides have the same parameters and data."""
 
     def __init__(self, name, args):
+        name, _, free = name.partition("-")
+        self.frees = free == "free"
         torch.manual_seed(1)
         with torch.device("cuda"):
             blocks = [Block(args.width, args.width // 128) for _ in range(args.blocks)]
@@ -77,6 +80,8 @@ class Side:
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
             self.losses.append(loss.detach())
+            if self.frees:
+                torch.cuda.empty_cache()
             mark.record()
         torch.cuda.synchronize()
         self.times.append(slowest([a.elapsed_time(b) for a, b in zip(marks, marks[1:])]))
