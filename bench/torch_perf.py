@@ -56,8 +56,8 @@ class Side:
     """A model with a training of its own; all sides have the same parameters and data."""
 
     def __init__(self, name, args):
-        name, _, free = name.partition("-")
-        self.frees = free == "free"
+        self.frees = name.endswith("-free")
+        name = name.removesuffix("-free")
         torch.manual_seed(1)
         with torch.device("cuda"):
             blocks = [Block(args.width, args.width // 128) for _ in range(args.blocks)]
@@ -286,6 +286,9 @@ def main():
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--sequence", type=int, default=2048, help="of fsdp")
     args = parser.parse_args()
+    for name in args.sides.split(","):
+        if name.removesuffix("-free") not in ("nccl", "cecl", "nccl16"):
+            parser.error(f"--sides: {name}: nccl, cecl or nccl16 expected, or one of them with -free")
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
