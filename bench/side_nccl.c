@@ -1,5 +1,4 @@
 /* NCCL as a baseline: with its defaults, and with its copy engines (zero-CTA policy, symmetric windows). */
-#include <mpi.h>
 #include <nccl.h>
 #include <stdio.h>
 #include <stdlib.h>

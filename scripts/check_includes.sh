@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fails if an include between folders of src goes up: a file may include headers of its own folder, and of the folders
 # before that one in the list below. src/nccl, the library in NCCL's place, includes only itself and src/util, and no
-# other folder includes src/nccl. docs/architecture.md describes the folders.
+# other folder includes src/nccl. docs/architecture.md describes the folders. Fails also if a benchmark that is built without
+# MPI includes mpi.h: machines that have MPI would not notice.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 order=(util sm boot device alloc plan net flags ce comm launch api nccl)
@@ -37,6 +38,12 @@ for folder in src/*/; do
             wrong=$((wrong + 1))
         fi
     done < <(grep -rEo '^#include "[a-z]+/' "src/$folder" | sed 's/#include "//; s/\/$//')
+done
+for file in bench/*.[ch]; do
+    if [ "$file" != bench/team_mpi.c ] && grep -q '^#include <\(mpi\|cecl/cecl_mpi\)\.h>' "$file"; then
+        echo "$file includes MPI's header, but is also built without MPI" >&2
+        wrong=$((wrong + 1))
+    fi
 done
 [ "$wrong" -eq 0 ]
 echo "$includes includes between and within folders run down"
