@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 bench/torch_perf.py fsdp --batch 1
     torchrun --nproc-per-node 2 bench/torch_perf.py ulysses
     CECL_SM_POLICY=allow torchrun --nproc-per-node 2 bench/torch_perf.py ulysses
-    cecl-run --policy all torchrun --nproc-per-node 2 bench/torch_perf.py frees
+    cecl-run --policy all torchrun --nproc-per-node 2 bench/torch_perf.py fsdp --sides nccl,nccl-free
 
 fsdp     a step of examples/pytorch/fsdp2.py's model: fp32 parameters, computed in bfloat16. Sides: nccl (gradients are
          sent and added as fp32), cecl (cecl.fsdp.use) and nccl16 (gradients are sent and added as bfloat16). A side
@@ -12,8 +12,6 @@ fsdp     a step of examples/pytorch/fsdp2.py's model: fp32 parameters, computed 
 ulysses  brings tensors of 32 heads of 128, bfloat16, to the layout of attention and back, forward and backward. The
          forward exchange is also timed in a CUDA graph and beside a matrix product. Sides: cecl (cecl.ulysses) and nccl
          (permute, all_to_all_single, permute)
-frees    a step that gathers 64 MiB a rank beside four matrix products of 8192, on buffers that stay, and on buffers
-         that are returned to the driver after each step and allocated before the next. Run it with and without cecl-run
 
 A time is the slowest rank's, and the median over rounds. Exits with 1 if a result is wrong.
 """
@@ -232,56 +230,13 @@ def time_ulysses(args):
     return good
 
 
-# ---- frees
-
-
-def time_frees(args):
-    ranks, count = dist.get_world_size(), 32 << 20
-    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.float16) for _ in range(2))
-    c, seen = torch.empty_like(a), torch.zeros(ranks, device="cuda")
-    number = 0
-
-    def buffers():
-        return [torch.empty(count * n, device="cuda", dtype=torch.bfloat16) for n in (1, ranks)]
-
-    def step(shard, gathered):
-        nonlocal number
-        number = number % 100 + 1
-        shard.fill_(number + dist.get_rank())
-        work = dist.all_gather_into_tensor(gathered, shard, async_op=True)
-        for _ in range(4):
-            torch.matmul(a, b, out=c)
-        work.wait()
-        seen.add_((gathered.view(ranks, count)[:, ::4095].float() - number).mean(1))
-
-    def steps(kept):
-        torch.cuda.synchronize()
-        dist.barrier()
-        begin = time.perf_counter()
-        for _ in range(args.steps):
-            step(*(kept or buffers()))
-            if not kept:
-                torch.cuda.empty_cache()
-        torch.cuda.synchronize()
-        return slowest([(time.perf_counter() - begin) / args.steps * 1000])[0]
-
-    times, kept = {"stay": [], "freed": []}, buffers()
-    for _ in range(args.rounds + 1):
-        times["stay"].append(steps(kept))
-        times["freed"].append(steps(None))
-    for what, rounds in times.items():
-        say(f"buffers {what:5}  {statistics.median(rounds[1:]):7.3f} ms a step ({min(rounds[1:]):.3f} to {max(rounds[1:]):.3f})")
-    steps_made = 2 * (args.rounds + 1) * args.steps
-    return seen.tolist() == [float(rank * steps_made) for rank in range(ranks)]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("fsdp", "ulysses", "frees"))
+    parser.add_argument("what", choices=("fsdp", "ulysses"))
     parser.add_argument("--sides", default="nccl,cecl,nccl16", help="of fsdp, with commas; the first is what others are compared with")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--steps", type=int, default=25, help="of fsdp and frees, in a round")
+    parser.add_argument("--steps", type=int, default=25, help="of fsdp, in a round")
     parser.add_argument("--blocks", type=int, default=12)
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--sequence", type=int, default=2048, help="of fsdp")
@@ -292,7 +247,7 @@ def main():
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
-    good = {"fsdp": time_fsdp, "ulysses": time_ulysses, "frees": time_frees}[args.what](args)
+    good = {"fsdp": time_fsdp, "ulysses": time_ulysses}[args.what](args)
     dist.barrier()
     dist.destroy_process_group()
     return 0 if good else "a result is wrong"

@@ -8,10 +8,10 @@
  * The model assumes what places.pml and the verifier show: of each pair of ranks the later one
  * knows both places, and a call ends after all copies of the call.
  *
- * In the library callers close imports when the GPU is idle. If memory cannot be opened before
- * other memory is closed, the call that needs the memory does both. In the model the worker closes
- * imports, at any moment. If it must do so before it opens memory, later messages wait. So fewer
- * imports are open than in the library.
+ * In the library callers close imports when the GPU is idle, and open handles that they need. If
+ * memory cannot be opened before other memory is closed, the call that needs the memory does both.
+ * In the model the worker opens and closes imports, and closes at any moment. If it must close some
+ * before it opens memory, later messages wait. So fewer imports are open than in the library.
  *
  * Checked: each copy goes through an open import, to the memory that its owner meant by the call; a
  * window that a call names exists; all waits end, also when a rank dies or an import fails; dropped

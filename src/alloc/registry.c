@@ -186,13 +186,14 @@ static void close_all(const struct cecl_region_export *exports, size_t count)
             cecl_fds_close(exports[i].fd);
 }
 
-ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_window *window,
-                           const struct cecl_region *regions, size_t count)
+ceclResult_t registry_tell(struct cecl_registry *registry, enum registry_message_kind kind,
+                           const struct cecl_window *window, const struct cecl_region *regions,
+                           size_t count)
 {
     union {
         struct registry_message message;
         char room[CECL_INBOX_BYTES];
-    } u = {.message = {.kind = REGISTRY_ADD,
+    } u = {.message = {.kind = kind,
                        .number = window->number,
                        .home = window->home,
                        .bytes = window->bytes,

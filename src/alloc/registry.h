@@ -14,7 +14,8 @@
  * A rank counts the messages that it sends, and publishes the count with the places of a call. So a peer knows whether
  * it still has to receive messages before the call.
  *
- * A call waits only for the regions that its own plan touches. The worker imports all regions, message by message.
+ * A call waits only for the regions that its own plan touches. The worker imports all regions, message by message, but
+ * handles only if their owner registers them ahead. A call opens the handles that it needs.
  *
  * docs/models/windows.pml is the model of this protocol.
  *

@@ -1,7 +1,9 @@
-/* Carries out peers' messages about their windows: imports regions, and notes dropped windows. Only the worker runs
- * this code. It closes nothing, because closing may wait for the program's kernels. It holds the lock while it changes
- * the list of imports, but not while it imports, which may take long. Meanwhile a call on another registry may take
- * dropped imports, and imports of handles, out of the list: see registry_process.c. */
+/* Carries out peers' messages about their windows: imports regions, and notes dropped windows. But a handle is opened by
+ * the first call that needs it, unless its owner has registered the memory ahead: most are needed by no call, and each
+ * that is open must be closed later.
+ * Only the worker runs this code. It closes nothing, because closing may wait for the program's kernels. It holds the
+ * lock while it changes the list of imports, but not while it imports, which may take long. Meanwhile a call on another
+ * registry may take dropped imports, and imports of handles, out of the list: see registry_process.c. */
 #include <stdlib.h>
 
 #include "alloc/registry_internal.h"
@@ -16,15 +18,19 @@ struct work {
     struct registry_message *message;
 };
 
-/* Returns ceclInProgress if the device refuses to open the region while former memory is open. That cannot happen with
- * memory of this process, which needs no opening. */
+/* *addr: [out] NULL if a handle was not opened: no call needs it yet, or the device refuses. */
 static ceclResult_t open_region(const struct work *work, const struct cecl_region_export *exported,
-                                void *at, void **addr)
+                                void **addr)
 {
-    struct cecl_device *dev = work->registry->dev;
-    return exported->kind == CECL_REGION_HANDLE && exported->process != cecl_fork_process()
-               ? registry_try_open(work->registry, exported, &work->import->refused, addr)
-               : dev->ops->region_import(dev, exported, at, addr);
+    struct cecl_registry *registry = work->registry;
+    const struct cecl_import *import = work->import;
+    *addr = NULL;
+    if (import->reserved)
+        return registry->dev->ops->region_import(
+            registry->dev, exported, import->mirror + (exported->base - import->home), addr);
+    const ceclResult_t result =
+        registry_try_open(registry, exported, work->message->kind == REGISTRY_OPEN ? addr : NULL);
+    return result == ceclInProgress ? ceclSuccess : result;
 }
 
 static ceclResult_t import_region(const struct work *work,
@@ -32,23 +38,21 @@ static ceclResult_t import_region(const struct work *work,
 {
     struct cecl_import *import = work->import;
     struct imported *region = calloc(1, sizeof(*region));
-    const uint64_t offset = exported->base - import->home;
-    void *addr = NULL;
+    void *addr;
     if (!region)
         return cecl_fail(ceclOutOfMemory, "no host memory for a region");
-    const ceclResult_t result =
-        open_region(work, exported, import->reserved ? import->mirror + offset : NULL, &addr);
-    if (result != ceclSuccess && result != ceclInProgress) {
+    const ceclResult_t result = open_region(work, exported, &addr);
+    if (result != ceclSuccess) {
         free(region);
         return result;
     }
     *region = (struct imported){.exported = *exported};
     region->exported.fd = -1;
     CECL_LOCKED(&work->registry->lock);
-    if (result == ceclInProgress)
-        import->blocked = region;
-    else
+    if (addr)
         registry_add_region(work->registry, import, region, addr);
+    else
+        import->unopened = region;
     return ceclSuccess;
 }
 
@@ -105,7 +109,7 @@ static ceclResult_t check(const struct registry_message *message, size_t bytes, 
     uint64_t files = 0;
     if (bytes < sizeof(*message) || message->count > REGISTRY_REGIONS ||
         bytes != sizeof(*message) + message->count * sizeof(message->regions[0]) ||
-        (message->kind != REGISTRY_ADD && message->kind != REGISTRY_DROP))
+        message->kind < REGISTRY_ADD || message->kind > REGISTRY_OPEN)
         return cecl_fail(ceclInternalError, "a message about memory is invalid (%zu bytes)", bytes);
     for (uint32_t i = 0; i < message->count; i++) {
         const struct cecl_region_export *exported = &message->regions[i];
@@ -171,7 +175,7 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
     const bool by_file = message->count > 0 && message->regions[0].kind == CECL_REGION_FILE;
     /* locks, because a call on another registry may close an import of a handle */
     pthread_mutex_lock(&registry->lock);
-    struct cecl_import *import = registry_find_import(peer, message->number);
+    struct cecl_import *import = *registry_find_import(peer, message->number);
     const bool fits =
         !import || (message->home == import->home && message->bytes == import->bytes && by_file &&
                     (import->failed != ceclSuccess || import->reserved));
@@ -197,9 +201,13 @@ static ceclResult_t add(struct cecl_registry *registry, int rank, struct registr
 static void drop(struct cecl_registry *registry, struct cecl_peer_windows *peer, uint64_t number)
 {
     CECL_LOCKED(&registry->lock);
-    struct cecl_import *import = registry_find_import(peer, number);
-    if (import && import->state == IMPORT_VALID)
-        registry_note_dropped(import);
+    struct cecl_import **at = registry_find_import(peer, number);
+    if (!*at || (*at)->state != IMPORT_VALID)
+        return;
+    if ((*at)->unopened && !registry_is_in_use(registry, *at))
+        registry_close_import(registry, registry_take_import(at)); /* there is no memory to close */
+    else
+        registry_note_dropped(*at);
 }
 
 static void carry_out(struct cecl_registry *registry, const struct cecl_letter *letter,
@@ -208,7 +216,7 @@ static void carry_out(struct cecl_registry *registry, const struct cecl_letter *
     struct cecl_peer_windows *peer = &registry->peers[letter->rank];
     ceclResult_t result =
         peer->failed != ceclSuccess ? peer->failed : check(message, letter->bytes, letter->nfds);
-    if (result == ceclSuccess && message->kind == REGISTRY_ADD)
+    if (result == ceclSuccess && message->kind != REGISTRY_DROP)
         result = add(registry, letter->rank, message, letter->fds);
     else if (result == ceclSuccess)
         drop(registry, peer, message->number);

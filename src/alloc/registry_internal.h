@@ -5,7 +5,8 @@
 
 #include "alloc/registry.h"
 
-enum registry_message_kind { REGISTRY_ADD = 1, REGISTRY_DROP = 2 };
+/* OPEN is like ADD, and asks the peer to open handles, too. */
+enum registry_message_kind { REGISTRY_ADD = 1, REGISTRY_DROP = 2, REGISTRY_OPEN = 3 };
 
 /* A message to peers. It names regions of a window, or says that peers must drop the window. */
 struct registry_message {
@@ -41,9 +42,10 @@ size_t registry_windows_up_to(const struct cecl_registry *registry, uint64_t add
 ceclResult_t registry_forget(struct cecl_registry *registry, struct cecl_window *window);
 /* Tells peers to drop those forgotten windows that no pending call uses any more. */
 ceclResult_t registry_tell_left(struct cecl_registry *registry);
-/* Tells peers of some regions of a window, in one message. */
-ceclResult_t registry_tell(struct cecl_registry *registry, const struct cecl_window *window,
-                           const struct cecl_region *regions, size_t count);
+/* Tells peers of some regions of a window, in one message of kind REGISTRY_ADD or REGISTRY_OPEN. */
+ceclResult_t registry_tell(struct cecl_registry *registry, enum registry_message_kind kind,
+                           const struct cecl_window *window, const struct cecl_region *regions,
+                           size_t count);
 
 /* A region of a peer's window. */
 struct imported {
@@ -71,11 +73,9 @@ struct cecl_import {
     uint64_t call;  /* the number of the last call that named the import (cecl_imports_name) */
     uint32_t holds; /* how many captured calls use it; they may run again */
     struct imported *regions;
-    /* `blocked` is the region of a handle that the device refused to open, because other memory is open; or NULL.
-     * `refused` is the number of the last import when the device refused. The worker sets both; after that only the
-     * call that needs the region changes them. */
-    struct imported *blocked;
-    uint64_t refused;
+    /* The region of a handle that is not opened yet, or NULL. The worker sets it; after that only the call that needs
+     * the region changes it. */
+    struct imported *unopened;
     uint64_t weight; /* how many bytes registry_note_dropped has counted for this import */
     _Atomic uint32_t references; /* held by the peer's list, kept plans and ceclWindow_t */
     ceclResult_t failed;         /* why a region is missing; from then on no region is imported */
@@ -83,8 +83,9 @@ struct cecl_import {
     struct cecl_import *next;
 };
 
-/* The import of the window with this number, or NULL. The caller holds the lock. */
-struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number);
+/* Where the list has the import of the window with this number; NULL is there if the list has none. The caller holds
+ * the lock. */
+struct cecl_import **registry_find_import(struct cecl_peer_windows *peer, uint64_t number);
 
 /* A range of addresses. */
 struct addresses {
@@ -134,17 +135,14 @@ uint64_t registry_stamp(void);
 /* Returns a new number for an import of this process; later imports have higher numbers. */
 uint64_t registry_next_import(void);
 
-/* Opens the handle `exported`, and notes in all registries of this GPU that former memory at its addresses was freed.
- * Does not wait. ceclInProgress: the device refuses while memory of a former block is open. ceclInvalidUsage: the
- * memory of `exported` was freed, and newer memory lies at its addresses.
- *
- * refused  [out] number of the last import when the device refused */
+/* Notes in all registries of this GPU that former memory at the addresses of `exported` was freed. With `addr`, also opens
+ * the handle `exported`. Does not wait. ceclInProgress: the device refuses while memory of a former block is open.
+ * ceclInvalidUsage: the memory of `exported` was freed, and newer memory lies at its addresses. */
 ceclResult_t registry_try_open(struct cecl_registry *registry,
-                               const struct cecl_region_export *exported, uint64_t *refused,
-                               void **addr);
-/* For a call that needs a blocked import: closes the memory that made the device refuse, and opens the import. The call
- * must have named the import. */
-ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import);
+                               const struct cecl_region_export *exported, void **addr);
+/* Opens an import's handle for a call that needs it. If the device refuses while memory of a former block is open,
+ * closes that memory first. Releases the caller's lock meanwhile. */
+ceclResult_t registry_open_handle(struct cecl_registry *registry, struct cecl_import *import);
 /* Marks an import as dropped, and counts the bytes that CUDA frees only once the import is closed here. */
 void registry_note_dropped(struct cecl_import *import);
 void registry_note_closed(uint64_t weight);

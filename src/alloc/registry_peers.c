@@ -9,12 +9,12 @@
 /* How long a wait sleeps, in ms, before it calls go_on again. */
 #define ASK_MS 2
 
-struct cecl_import *registry_find_import(const struct cecl_peer_windows *peer, uint64_t number)
+struct cecl_import **registry_find_import(struct cecl_peer_windows *peer, uint64_t number)
 {
-    struct cecl_import *import = peer->imports[number % CECL_IMPORT_LISTS];
-    while (import && import->number != number)
-        import = import->next;
-    return import;
+    struct cecl_import **at = &peer->imports[number % CECL_IMPORT_LISTS];
+    while (*at && (*at)->number != number)
+        at = &(*at)->next;
+    return at;
 }
 
 /* ---- opening and closing */
@@ -59,7 +59,7 @@ void registry_close_import(struct cecl_registry *registry, struct cecl_import *i
     }
     if (import->reserved)
         dev->ops->unreserve(dev, import->mirror, (size_t)import->bytes);
-    free(import->blocked);
+    free(import->unopened);
     registry_note_closed(import->weight);
     drop_reference(import);
 }
@@ -113,7 +113,7 @@ ceclResult_t cecl_imports_add(struct cecl_registry *registry, int peer, uint64_t
         return cecl_fail(ceclOutOfMemory, "no host memory for %u windows of peers",
                          imports->count + 1);
     CECL_LOCKED(&registry->lock);
-    struct cecl_import *import = registry_find_import(&registry->peers[peer], number);
+    struct cecl_import *import = *registry_find_import(&registry->peers[peer], number);
     if (import && !has_import(imports, import)) {
         atomic_fetch_add(&import->references, 1);
         imports->list[imports->count++] = import;
@@ -204,8 +204,8 @@ static bool is_open(const struct cecl_import *import, const struct stretch *stre
 static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                              const struct stretch *stretch, void **at)
 {
-    const struct cecl_peer_windows *peer = &registry->peers[rank];
-    struct cecl_import *import = registry_find_import(peer, stretch->number);
+    struct cecl_peer_windows *peer = &registry->peers[rank];
+    struct cecl_import *import = *registry_find_import(peer, stretch->number);
     if (import && is_open(import, stretch)) {
         import->call = registry->call;
         *at = import->mirror + stretch->low;
@@ -215,7 +215,7 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
         return cecl_fail(import->failed, "memory of rank %d: %s", rank, import->words);
     if (peer->failed != ceclSuccess)
         return cecl_fail(peer->failed, "memory of rank %d: %s", rank, peer->words);
-    if (import && import->blocked)
+    if (import && import->unopened)
         return ceclInProgress;
     if (peer->taken < peer->promised)
         return ceclInProgress;
@@ -225,36 +225,20 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
                      rank, stretch->low, stretch->high, stretch->number);
 }
 
-/* Opens a window if its import is blocked (see registry_internal.h). Sets *any to whether it was blocked. Releases the
- * caller's lock meanwhile; the import stays, because this function notes that the call uses it. */
-static ceclResult_t open_blocked(struct cecl_registry *registry,
-                                 const struct cecl_peer_windows *peer, uint64_t number, bool *any)
-{
-    struct cecl_import *import = registry_find_import(peer, number);
-    *any = import && import->blocked;
-    if (!*any)
-        return ceclSuccess;
-    import->call = registry->call;
-    pthread_mutex_unlock(&registry->lock);
-    const ceclResult_t result = registry_unblock(registry, import);
-    pthread_mutex_lock(&registry->lock);
-    return result;
-}
-
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int rank, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at)
 {
-    struct cecl_peer_windows *peer = &registry->peers[rank];
     const struct stretch stretch = {number, offset, offset + bytes};
     const struct cecl_registry_asks *asks = &registry->asks;
     ceclResult_t result;
-    bool opened;
     registry_bound_dropped(registry);
     CECL_LOCKED(&registry->lock);
     while ((result = state_of(registry, rank, &stretch, at)) == ceclInProgress) {
-        CECL_TRY(open_blocked(registry, peer, number, &opened));
-        if (opened)
+        struct cecl_import *import = *registry_find_import(&registry->peers[rank], number);
+        if (import && import->unopened) {
+            CECL_TRY(registry_open_handle(registry, import));
             continue;
+        }
         if (!asks->go_on(asks->context))
             return cecl_fail(ceclTimeout,
                              "memory that rank %d named was not opened by its peer in time", rank);

@@ -153,21 +153,16 @@ static void search_all(struct cecl_registry *by, struct search *search)
 }
 
 ceclResult_t registry_try_open(struct cecl_registry *registry,
-                               const struct cecl_region_export *exported, uint64_t *refused,
-                               void **addr)
+                               const struct cecl_region_export *exported, void **addr)
 {
-    const uint64_t before = atomic_load(&imports);
     struct search search = {.exported = exported};
     search_all(registry, &search);
     if (search.outdated)
         return cecl_fail(ceclInvalidUsage,
                          "memory at %#" PRIx64 " was freed before it was opened here",
                          exported->base);
-    const ceclResult_t result =
-        registry->dev->ops->region_import(registry->dev, exported, NULL, addr);
-    if (result == ceclInProgress)
-        *refused = before;
-    return result;
+    return addr ? registry->dev->ops->region_import(registry->dev, exported, NULL, addr)
+                : ceclSuccess;
 }
 
 /* ---- closing
@@ -192,14 +187,14 @@ static bool lasts(void *context)
 /* How long a call waits for memory that the device refuses to open, if the communicator has no time limit. */
 #define OPEN_MS 30000
 
-/* Waits until the GPU has no work, then closes former memory. If the GPU cannot be asked, closes at once, as the
- * program's own cudaFree would. Does not ask in a captured call, because the question would invalidate the capture. */
-static void make_way(struct cecl_registry *registry, const struct cecl_import *import,
-                     struct patience *patience)
+/* Waits until the GPU has no work, then closes former memory that was open up to import number `before`. If the GPU
+ * cannot be asked, closes at once, as the program's own cudaFree would. Does not ask in a captured call, because the
+ * question would invalidate the capture. */
+static void make_way(struct cecl_registry *registry, const struct cecl_region_export *exported,
+                     uint64_t before, struct patience *patience)
 {
     struct cecl_device *dev = registry->dev;
-    struct search search = {
-        .exported = &import->blocked->exported, .before = import->refused, .takes = true};
+    struct search search = {.exported = exported, .before = before, .takes = true};
     if (registry->asks.captures(registry->asks.context) ||
         dev->ops->quiet(dev, lasts, patience) != ceclInProgress)
         search_all(registry, &search);
@@ -207,30 +202,33 @@ static void make_way(struct cecl_registry *registry, const struct cecl_import *i
         cecl_pause_us(100);
 }
 
-ceclResult_t registry_unblock(struct cecl_registry *registry, struct cecl_import *import)
+ceclResult_t registry_open_handle(struct cecl_registry *registry, struct cecl_import *import)
 {
     const int64_t bound = registry->timeout_ms > 0 ? registry->timeout_ms : OPEN_MS;
     struct patience patience = {&registry->asks, cecl_deadline(bound)};
-    struct imported *region = import->blocked;
+    struct imported *region = import->unopened;
+    uint64_t before = atomic_load(&imports);
     void *addr = NULL;
     ceclResult_t result;
-    while ((result = registry_try_open(registry, &region->exported, &import->refused, &addr)) ==
-           ceclInProgress) {
-        if (!lasts(&patience))
-            return cecl_fail(
-                ceclTimeout,
-                "memory at %#" PRIx64
-                " of a peer cannot be opened: earlier memory of its block is still open here, and "
-                "CUDA closes that only when the GPU has no work. Does a kernel wait for this "
-                "thread? "
-                "(Allocations of 2 MiB and more, and those of ceclMemAlloc, need no such wait)",
-                region->exported.base);
-        make_way(registry, import, &patience);
+    import->call = registry->call; /* so the import stays */
+    pthread_mutex_unlock(&registry->lock);
+    while ((result = registry_try_open(registry, &region->exported, &addr)) == ceclInProgress &&
+           lasts(&patience)) {
+        make_way(registry, &region->exported, before, &patience);
+        before = atomic_load(&imports);
     }
-    CECL_LOCKED(&registry->lock);
+    pthread_mutex_lock(&registry->lock);
+    if (result == ceclInProgress)
+        return cecl_fail(
+            ceclTimeout,
+            "memory at %#" PRIx64
+            " of a peer cannot be opened: earlier memory of its block is still open here, and CUDA "
+            "closes that only when the GPU has no work. Does a kernel wait for this thread? "
+            "(Allocations of 2 MiB and more, and those of ceclMemAlloc, need no such wait)",
+            region->exported.base);
     if (result == ceclSuccess) {
         registry_add_region(registry, import, region, addr);
-        import->blocked = NULL;
+        import->unopened = NULL;
     } else {
         cecl_keep_message(import->words);
         import->failed = result;

@@ -133,6 +133,7 @@ struct added {
     struct cecl_region regions[REGISTRY_REGIONS];
     size_t count;
     bool lost; /* some of them could not be announced to peers */
+    enum registry_message_kind kind;
 };
 
 static ceclResult_t flush(struct cecl_registry *registry, struct cecl_window *window,
@@ -140,7 +141,8 @@ static ceclResult_t flush(struct cecl_registry *registry, struct cecl_window *wi
 {
     if (added->count == 0 || window->number == 0)
         return ceclSuccess;
-    const ceclResult_t result = registry_tell(registry, window, added->regions, added->count);
+    const ceclResult_t result =
+        registry_tell(registry, added->kind, window, added->regions, added->count);
     added->count = 0;
     added->lost = added->lost || result != ceclSuccess;
     return result;
@@ -249,6 +251,7 @@ static ceclResult_t settle_window(struct cecl_registry *registry, struct cecl_wi
     char words[CECL_MESSAGE_BYTES];
     added.count = 0;
     added.lost = false;
+    added.kind = use->ahead ? REGISTRY_OPEN : REGISTRY_ADD;
     const ceclResult_t result = look(registry, window, use, end_of(window, use), &added, verdict);
     cecl_keep_message(words);
     const bool gone = *verdict != SETTLED || added.lost || (result != ceclSuccess && is_new);

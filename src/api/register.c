@@ -40,7 +40,8 @@ static ceclResult_t pin_memory(ceclComm_t comm, void *ptr, size_t bytes,
                                struct cecl_window **window)
 {
     struct cecl_registry *registry = &comm->registry;
-    const struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
+    struct cecl_use all = cecl_use_all(ptr, bytes, "ptr");
+    all.ahead = true;
     if (cecl_pool_owns(&comm->pool, ptr))
         return ceclSuccess;
     /* calls do not notice if the program replaces private memory, so the window of such memory is made anew */
@@ -155,7 +156,8 @@ static void inherit(ceclComm_t child, const struct cecl_window *window)
         uint64_t end = base + window->regions[r].bytes;
         for (next = r + 1; next < window->nregions && window->regions[next].base == end; next++)
             end += window->regions[next].bytes;
-        const struct cecl_use all = cecl_use_all((const void *)(uintptr_t)base, end - base, "ptr");
+        struct cecl_use all = cecl_use_all((const void *)(uintptr_t)base, end - base, "ptr");
+        all.ahead = true;
         if (cecl_registry_settle(&child->registry, &all, true) != ceclSuccess)
             cecl_log(CECL_LOG_INFO, child->rank,
                      "memory that is registered with the parent was not registered: %s",

@@ -63,10 +63,10 @@ struct cecl_region_export {
 
 /* Bytes of a buffer that a call uses, including those between its blocks. */
 struct cecl_use {
-    const char *name;   /* the argument's name, for messages */
-    const void *buffer; /* as the caller passed it */
-    uint64_t low, high; /* addresses: bytes [low, high); low < high */
-    bool written;
+    const char *name;    /* the argument's name, for messages */
+    const void *buffer;  /* as the caller passed it */
+    uint64_t low, high;  /* addresses: bytes [low, high); low < high */
+    bool written, ahead; /* ahead: peers open the memory now, before a call needs it */
 };
 #define CECL_USES 16 /* the most uses of one call */
 
