@@ -36,7 +36,7 @@ struct cecl_leaving_window {
     uint32_t last_use; /* as in struct cecl_window */
 };
 
-/* A peer's window, as this rank has opened it. Kept plans, ceclWindow_t and the list of the peer's windows hold
+/* A peer's window, as this rank knows it. Kept plans, ceclWindow_t and the list of the peer's windows hold
  * references to the import. Its memory may be closed before the last reference is given back. */
 struct cecl_import;
 
@@ -147,8 +147,8 @@ ceclResult_t cecl_registry_drop(struct cecl_registry *registry, struct cecl_wind
  * falls: a number that is lower than what this rank already knows is ignored. */
 void cecl_registry_promised(struct cecl_registry *registry, int peer, uint64_t messages);
 /* Finds this rank's address for `bytes` bytes of a peer's window, from `offset` on. Waits until the bytes are imported,
- * or until asks.go_on ends the wait (ceclTimeout). If the import has failed, returns its error. If CUDA has refused to
- * open the window while other memory is open, this function closes that memory and opens the window: see
+ * or until asks.go_on ends the wait (ceclTimeout). If the import has failed, returns its error. If the window has a
+ * handle that is not open yet, opens it. If CUDA refuses that while other memory is open, closes that memory first: see
  * registry_process.c. */
 ceclResult_t cecl_registry_reach(struct cecl_registry *registry, int peer, uint64_t number,
                                  uint64_t offset, uint64_t bytes, void **at);
@@ -159,7 +159,7 @@ struct cecl_imports {
     struct cecl_import **list; /* [count] each import once; the caller frees the list */
     uint32_t count, room;
 };
-/* Adds the import of a peer's window to the list, if the window is registered and this rank has opened it. */
+/* Adds the import of a peer's window to the list, if the window is registered and this rank knows it. */
 ceclResult_t cecl_imports_add(struct cecl_registry *registry, int peer, uint64_t number,
                               struct cecl_imports *imports);
 /* Empties a list. */

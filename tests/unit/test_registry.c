@@ -621,14 +621,15 @@ TEST_BETWEEN(memory_that_is_registered_ahead_is_opened_before_a_call_needs_it, s
     }
 }
 
-TEST_BETWEEN(a_handle_that_the_call_being_made_names_stays, set_up, tear_down)
+/* The owner drops the window while the user opens it. */
+TEST_BETWEEN(a_handle_that_the_call_being_made_opens_stays, set_up, tear_down)
 {
     fake.apart = fake.handles = true;
     const uint64_t number = tell_of(HOME, 3, 1);
     take_all();
-    name(&user, number);
     assert_int_equal(cecl_registry_forget(&owner, (void *)(HOME + 3 * PIECE)), ceclSuccess);
-    take_all();
+    fake.refusals = 1;
+    fake.at_refusal = take_all;
     assert_int_equal(reach(number, 0, 1), ceclSuccess);
     cecl_registry_made(&user);
     cecl_registry_close_dropped(&user);
