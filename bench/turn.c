@@ -1,8 +1,6 @@
 /* Times two variants in turn: A B A B. */
 #include "bench.h"
 
-#include <stdlib.h>
-
 #include "clock_wall.h"
 
 /* *us: the slowest rank's time for one repeat. */

@@ -1,7 +1,6 @@
 /* Prints the table on standard output and writes the JSON file. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "overlap.h"
 

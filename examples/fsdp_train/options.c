@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm.h"
-
 const char options_usage[] =
     "usage: mpirun -n RANKS example_fsdp_train [OPTION ...]\n"
     "Trains a byte-level language model whose parameters, gradients and Adam state are sharded\n"

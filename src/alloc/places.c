@@ -8,7 +8,6 @@
 
 #include "util/clock.h"
 #include "util/fds.h"
-#include "util/thread.h"
 
 #define LINE 64u /* bytes of a cache line */
 #define RING_BYTES (UINT64_C(8) << 20)

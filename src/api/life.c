@@ -1,5 +1,4 @@
 /* The public functions that ask about a communicator, and those that end it. */
-#include <string.h>
 
 #include "api/life.h"
 #include "launch/group.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "util/clock.h"
 #include "util/fds.h"

@@ -1,7 +1,6 @@
 /* Opens and closes the engine: flags, staging and slots. bind.c binds plans, and run.c issues them. */
 #include "ce/engine.h"
 
-#include "ce/bound.h"
 #include "util/grow.h"
 
 #define SLOT_ALIGN 512u /* the size of a slot is a multiple of this */

@@ -5,7 +5,6 @@
 
 #include "flags/awaited.h"
 #include "flags/turns.h"
-#include "plan/layout.h"
 #include "util/clock.h"
 
 /* A quarter of the flags' cycle, in epochs. In cyclic comparison a value counts as later if it is up to half a cycle

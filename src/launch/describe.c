@@ -1,5 +1,4 @@
 /* Describes calls, and settles their windows: each window must describe the memory that is at its addresses now. */
-#include "launch/make.h"
 #include "launch/steps.h"
 #include "net/net.h"
 #include "plan/splits.h"

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 
 #include "device/device.h"
-#include "plan/block.h"
 #include "plan/describe.h"
 
 /* Converts a field of ceclTiles_t to bytes. */

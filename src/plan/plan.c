@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/splits.h"
 #include "util/grow.h"
 
 void cecl_plan_init(struct cecl_plan *plan, const struct cecl_part *part)

@@ -4,7 +4,6 @@
 
 #include "alloc/posts.h"
 #include "plan/plan.h"
-#include "plan/splits.h"
 
 /* Begins every line with the rank, because a launcher may mix the lines of ranks. */
 static void begin_line(const struct cecl_plan *plan, FILE *out)

@@ -10,7 +10,6 @@
 
 #include "util/file.h"
 #include "util/grow.h"
-#include "util/log.h"
 
 #define MOST_BYTES ((size_t)1 << 20) /* the most bytes of a file */
 #define WORDS 4                      /* words of a row: name, ranks, device, value */
