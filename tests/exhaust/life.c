@@ -2,8 +2,6 @@
  * step again if it failed, and makes further calls. */
 #include "life.h"
 
-#include <errno.h>
-
 #include "../world/blame.h"
 
 /* Seconds within which every rank must learn of a refusal: enough on a busy machine, and less than TIMEOUT_MS. */

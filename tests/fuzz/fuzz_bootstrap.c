@@ -11,7 +11,6 @@
 #include "boot/oob.h"
 #include "boot/tcp.h"
 #include "input.h"
-#include "util/clock.h"
 
 #define CLIENTS 6
 #define SENT_MOST 8192

@@ -5,7 +5,6 @@
 
 #include "ce/capture.h"
 #include "ce/lower.h"
-#include "plan/splits.h"
 #include "plan/tuning.h"
 #include "plan/way.h"
 #include "verify/verify.h"

@@ -1,6 +1,5 @@
 /* CECL_NCCL=auto with CECL_NCCL_TRIALS=1: after some steps cecl serves a program whose steps it makes shorter, and
  * results are always right. The test sets how long the stand-in for NCCL takes. */
-#include <dlfcn.h>
 
 #include "../with_cmocka.h"
 

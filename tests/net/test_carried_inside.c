@@ -2,7 +2,6 @@
  * pretended hosts, in one thread. */
 #include <pthread.h>
 
-#include "../prompt.h"
 #include "../with_cmocka.h"
 
 #include "comm/comm.h"

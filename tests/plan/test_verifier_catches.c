@@ -1,8 +1,6 @@
 /* The verifier finds faults that test_verifier_mutations.c never makes, and says where. It accepts a harmless change. */
 #include "plans.h"
 
-#include "plan/splits.h"
-
 #define RANKS 4
 
 static struct cecl_plan *two_gathers(void)

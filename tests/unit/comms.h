@@ -10,6 +10,10 @@
 static ceclComm_t comms[RANKS];
 
 #define OK(expr) assert_int_equal((expr), ceclSuccess)
+/* `expr`, a call of rank r, for all ranks */
+#define OK_EACH(expr) \
+    for (int r = 0; r < RANKS; r++) \
+    OK(expr)
 
 /* Fails the test unless the call returned `expected` and this thread's last message contains `words`. */
 static inline void must_say(ceclResult_t result, ceclResult_t expected, const char *words)
@@ -26,15 +30,13 @@ static int open_all(void **state)
 
 static inline int close_all(void **state) /* inline: some tests do not use it */
 {
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommDestroy(comms[r]));
+    OK_EACH(ceclCommDestroy(comms[r]));
     return 0;
 }
 
 static inline int abort_all(void **state)
 {
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommAbort(comms[r]));
+    OK_EACH(ceclCommAbort(comms[r]));
     return 0;
 }
 
@@ -42,16 +44,14 @@ static inline int abort_all(void **state)
 static inline void allocate_all(void *memory, size_t bytes)
 {
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclMemAlloc(comms[r], (void **)memory + r, bytes));
+    OK_EACH(ceclMemAlloc(comms[r], (void **)memory + r, bytes));
     OK(ceclGroupEnd());
 }
 
 /* Synchronizes each rank's stream; NULL: the default streams. */
 static inline void finish_all(const ceclStream_t streams[RANKS])
 {
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamSynchronize(comms[r], streams ? streams[r] : NULL));
+    OK_EACH(ceclStreamSynchronize(comms[r], streams ? streams[r] : NULL));
 }
 
 #endif

@@ -11,8 +11,7 @@ static int open_with_memory(void **state)
 {
     assert_int_equal(open_all(state), 0);
     allocate_all(recv, RANKS * COUNT * sizeof(**recv));
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamCreate(comms[r], &streams[r]));
+    OK_EACH(ceclStreamCreate(comms[r], &streams[r]));
     return 0;
 }
 

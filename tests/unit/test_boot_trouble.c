@@ -9,7 +9,6 @@
 
 #define RANKS 2
 #include "../oob_threads.h"
-#include "boot/tcp.h"
 
 enum call { NONE, SEND, RECV };
 

@@ -141,8 +141,7 @@ TEST_BETWEEN(a_call_outside_a_group_ends_with_the_cure, open_for_a_while, abort_
 TEST_BETWEEN(a_group_of_all_ranks_is_compared, open_checked, abort_all)
 {
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclBarrier(comms[r], NULL));
+    OK_EACH(ceclBarrier(comms[r], NULL));
     OK(ceclGroupEnd());
     finish_all(NULL);
 }

@@ -88,8 +88,7 @@ static void hold_all(void)
 static void let_go(void)
 {
     busy = false;
-    for (int r = 0; r < RANKS; r++)
-        OK(real->words_release(comms[r]->dev, &gates[r], 1, 1));
+    OK_EACH(real->words_release(comms[r]->dev, &gates[r], 1, 1));
 }
 
 static unsigned char *map_new(ceclRegistration_t *handle, int *fd)

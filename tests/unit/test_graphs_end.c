@@ -20,14 +20,11 @@ static void capture(void)
 {
     setenv("CECL_TIMEOUT_MS", "60000", 1);
     open_with_memory(NULL);
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamBeginCapture(comms[r], streams[r]));
+    OK_EACH(ceclStreamBeginCapture(comms[r], streams[r]));
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclBarrier(comms[r], streams[r]));
+    OK_EACH(ceclBarrier(comms[r], streams[r]));
     OK(ceclGroupEnd());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
+    OK_EACH(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
 }
 
 static void *end(void *argument)
@@ -48,8 +45,7 @@ static void peers_learn_it_before_graphs_are_gone(ceclResult_t (*ends)(ceclComm_
         result = ceclStreamSynchronize(comms[1], streams[1]);
     assert_int_equal(result, ceclRemoteError);
     assert_non_null(strstr(ceclGetLastError(comms[1]), "rank 0 "));
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclGraphDestroy(graphs[r]));
+    OK_EACH(ceclGraphDestroy(graphs[r]));
     pthread_join(thread, &failed);
     assert_null(failed);
     OK(ceclCommAbort(comms[1]));
@@ -77,11 +73,9 @@ static void *capture_a_part(void)
     refusing = *dev->ops;
     refusing.copies = refuse_copies;
     dev->ops = &refusing;
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamBeginCapture(comms[r], streams[r]));
+    OK_EACH(ceclStreamBeginCapture(comms[r], streams[r]));
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(gather(r));
+    OK_EACH(gather(r));
     assert_int_equal(ceclGroupEnd(), ceclUnhandledCudaError);
     OK(dev->ops->capture_end(dev, streams[0], &graph));
     return graph;

@@ -10,35 +10,29 @@
 
 static int close_with_memory(void **state)
 {
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamDestroy(comms[r], streams[r]));
+    OK_EACH(ceclStreamDestroy(comms[r], streams[r]));
     return close_all(state);
 }
 
 TEST(a_group_of_all_ranks_is_captured)
 {
     ceclGraph_t graphs[RANKS];
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamBeginCapture(comms[r], streams[r]));
+    OK_EACH(ceclStreamBeginCapture(comms[r], streams[r]));
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(gather(r));
+    OK_EACH(gather(r));
     OK(ceclGroupEnd());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
+    OK_EACH(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
     for (uint32_t round = 1; round < 50; round++) {
         for (int r = 0; r < RANKS; r++) /* programs may write the host device's memory */
             for (uint32_t i = 0; i < COUNT; i++)
                 recv[r][(uint32_t)r * COUNT + i] = round * 1000 + (uint32_t)r * 100 + i;
-        for (int r = 0; r < RANKS; r++)
-            OK(ceclGraphLaunch(graphs[r], streams[r]));
+        OK_EACH(ceclGraphLaunch(graphs[r], streams[r]));
         finish_all(streams);
         for (int r = 0; r < RANKS; r++)
             for (uint32_t i = 0; i < RANKS * COUNT; i++)
                 assert_int_equal(recv[r][i], round * 1000 + i / COUNT * 100 + i % COUNT);
     }
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclGraphDestroy(graphs[r]));
+    OK_EACH(ceclGraphDestroy(graphs[r]));
 }
 
 /* No rank captures the receive: ceclGroupExplain asks no peer. */
@@ -82,11 +76,9 @@ TEST(a_group_that_outlasts_its_capture_is_refused)
 {
     for (int again = 0; again < 2; again++) {
         ceclGraph_t graphs[RANKS], others[RANKS] = {NULL};
-        for (int r = 0; r < RANKS; r++)
-            OK(ceclStreamBeginCapture(comms[r], streams[r]));
+        OK_EACH(ceclStreamBeginCapture(comms[r], streams[r]));
         OK(ceclGroupStart());
-        for (int r = 0; r < RANKS; r++)
-            OK(gather(r));
+        OK_EACH(gather(r));
         for (int r = 0; r < RANKS; r++) {
             OK(ceclStreamEndCapture(comms[r], streams[r], &graphs[r]));
             OK(ceclGraphDestroy(graphs[r]));

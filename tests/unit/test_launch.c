@@ -140,8 +140,7 @@ TEST(a_good_group_leaves_the_last_error_as_it_is)
     char before[CECL_MESSAGE_BYTES];
     cecl_keep_message(before);
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclBarrier(comms[r], NULL));
+    OK_EACH(ceclBarrier(comms[r], NULL));
     OK(ceclGroupEnd());
     assert_string_equal(cecl_message(), before);
 }

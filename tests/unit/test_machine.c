@@ -35,16 +35,14 @@ static int open_ranks(void **state)
 
 static int close_ranks(void **state)
 {
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclStreamDestroy(comms[r], streams[r]));
+    OK_EACH(ceclStreamDestroy(comms[r], streams[r]));
     return close_all(state);
 }
 
 static void reduce(float (*in)[4], float (*out)[4])
 {
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclAllReduce(in[r], out[r], 4, ceclFloat32, ceclSum, comms[r], streams[r]));
+    OK_EACH(ceclAllReduce(in[r], out[r], 4, ceclFloat32, ceclSum, comms[r], streams[r]));
     OK(ceclGroupEnd());
     finish_all(streams);
 }

@@ -36,8 +36,7 @@ TEST_BETWEEN(another_communicators_allocations_stay_where_one_fails, open_all, c
     OK(ceclCommInitAll(&one, 1, NULL));
     void *others[RANKS] = {NULL};
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclMemAlloc(comms[r], &others[r], 4096));
+    OK_EACH(ceclMemAlloc(comms[r], &others[r], 4096));
     OK(ceclMemAlloc(one, &good, 4096));
     OK(ceclMemAlloc(one, &bad, SIZE_MAX / 4));
     assert_int_equal(ceclGroupEnd(), ceclOutOfMemory);
@@ -87,8 +86,7 @@ TEST_BETWEEN(synchronize_tells_of_a_group_that_was_not_ended, open_all, close_al
     int *buffers[RANKS];
     allocate_all(buffers, RANKS * COUNT * sizeof(int));
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclAllGather(buffers[r] + r * COUNT, buffers[r], COUNT, ceclInt, comms[r], NULL));
+    OK_EACH(ceclAllGather(buffers[r] + r * COUNT, buffers[r], COUNT, ceclInt, comms[r], NULL));
     must_say(ceclStreamSynchronize(comms[0], NULL), ceclInvalidUsage,
              "1 calls on this communicator wait for ceclGroupEnd");
     must_say(ceclCommFinalize(comms[0]), ceclInvalidUsage,
@@ -185,12 +183,10 @@ TEST_BETWEEN(a_group_joins_several_communicators_and_goes_on_with_an_older_one, 
     ceclComm_t two[2], three[3];
     void *ptrs[RANKS] = {NULL};
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclMemAlloc(comms[r], &ptrs[r], 4096));
+    OK_EACH(ceclMemAlloc(comms[r], &ptrs[r], 4096));
     assert_null(ptrs[0]); /* not set before the group ends */
     join_in_group(two, 2);
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclBarrier(comms[r], NULL));
+    OK_EACH(ceclBarrier(comms[r], NULL));
     join_in_group(three, 3);
     OK(ceclGroupEnd());
     for (int r = 0; r < RANKS; r++) {

@@ -1,7 +1,6 @@
 /* Reductions and sums of rows on the host, compared with plain loops. The loops compute each element separately, in the
  * type that reduce.h specifies, and round it with reference_number.h. As they accumulate in fp32 where the library
  * does, results must be equal bit for bit. */
-#include <math.h>
 
 #include "../with_cmocka.h"
 

@@ -74,12 +74,10 @@ static ceclResult_t fake_find(struct cecl_device *dev, const void *ptr, struct c
         region->kind = CECL_REGION_NONE;
         region->home_bytes += 4096 * fake.grown++;
     }
-    if (fake.apart) {
-        region->home = region->base;
-        region->home_bytes = region->bytes;
-    }
-    if (fake.unshared != 0 && piece_of(at) == fake.unshared) {
+    const bool unshared = fake.unshared != 0 && piece_of(at) == fake.unshared;
+    if (unshared)
         region->kind = CECL_REGION_NONE;
+    if (fake.apart || unshared) {
         region->home = region->base;
         region->home_bytes = region->bytes;
     }
@@ -655,7 +653,7 @@ TEST_BETWEEN(the_first_peer_that_takes_no_message_is_named, set_up, tear_down)
 
 static struct cecl_registry second;
 
-static int set_up_second(void **state)
+static int set_up_two(void **state)
 {
     const int result = set_up(state);
     fake.apart = fake.handles = true;
@@ -663,7 +661,7 @@ static int set_up_second(void **state)
            cecl_registry_open(&second, &device, NULL, 1, 2, PATIENCE_MS, &asks) != ceclSuccess;
 }
 
-static int tear_down_second(void **state)
+static int tear_down_two(void **state)
 {
     cecl_registry_close(&second);
     return tear_down(state);
@@ -754,7 +752,7 @@ TEST(memory_that_replaces_other_memory_is_opened)
         enum soon soon = row->soon;
         pthread_t thread;
         print_message("%s\n", row->what);
-        assert_int_equal(set_up_second(state), 0);
+        assert_int_equal(set_up_two(state), 0);
         fake.exclusive = row->exclusive;
         fake.shares = row->shares;
         tell_both(row->opened);
@@ -778,12 +776,11 @@ TEST(memory_that_replaces_other_memory_is_opened)
         assert_int_equal(import_in(&second) == NULL, row->nclosed == 2);
         fake.busy = false;
         done = 9;
-        assert_int_equal(tear_down_second(state), 0);
+        assert_int_equal(tear_down_two(state), 0);
     }
 }
 
-TEST_BETWEEN(memory_that_was_replaced_is_dropped_on_all_communicators, set_up_second,
-             tear_down_second)
+TEST_BETWEEN(memory_that_was_replaced_is_dropped_on_all_communicators, set_up_two, tear_down_two)
 {
     tell_both(3);
     assert_int_equal(replace_and_reach(3), ceclSuccess);
@@ -792,7 +789,7 @@ TEST_BETWEEN(memory_that_was_replaced_is_dropped_on_all_communicators, set_up_se
     assert_null(import_in(&second));
 }
 
-TEST_BETWEEN(memory_that_no_longer_prevents_opening_needs_no_wait, set_up_second, tear_down_second)
+TEST_BETWEEN(memory_that_no_longer_prevents_opening_needs_no_wait, set_up_two, tear_down_two)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -804,8 +801,7 @@ TEST_BETWEEN(memory_that_no_longer_prevents_opening_needs_no_wait, set_up_second
 }
 
 /* This call's plan uses none of the replaced memory, for example because peers pull from that memory. */
-TEST_BETWEEN(a_call_that_needs_no_replaced_memory_waits_for_no_work, set_up_second,
-             tear_down_second)
+TEST_BETWEEN(a_call_that_needs_no_replaced_memory_waits_for_no_work, set_up_two, tear_down_two)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -824,7 +820,7 @@ TEST(a_handle_whose_memory_is_gone_is_not_opened)
 {
     for (int after = 0; after < 2; after++) {
         bool any;
-        assert_int_equal(set_up_second(state), 0);
+        assert_int_equal(set_up_two(state), 0);
         const uint64_t old = tell_of(HOME, 3, 1);
         fake.renewed += PIECES;
         const uint64_t young = tell_of(HOME, 3, 1);
@@ -838,7 +834,7 @@ TEST(a_handle_whose_memory_is_gone_is_not_opened)
         assert_int_equal(reach_by(&second, old, 0, 1), ceclInvalidUsage);
         assert_non_null(strstr(cecl_message(), "was freed before it was opened here"));
         assert_int_equal(fake.nclosed, 0);
-        assert_int_equal(tear_down_second(state), 0);
+        assert_int_equal(tear_down_two(state), 0);
     }
 }
 
@@ -854,7 +850,7 @@ static void take_beside(void)
 }
 
 /* `second` opens memory of the new block after the device's refusal, before the user acts on it. */
-TEST_BETWEEN(a_refusal_closes_nothing_that_was_opened_after_it, set_up_second, tear_down_second)
+TEST_BETWEEN(a_refusal_closes_nothing_that_was_opened_after_it, set_up_two, tear_down_two)
 {
     tell_of(HOME, 2, 1);
     const uint64_t beside = tell_of(HOME, 3, 1);
@@ -867,7 +863,7 @@ TEST_BETWEEN(a_refusal_closes_nothing_that_was_opened_after_it, set_up_second, t
     assert_non_null(import_in(&second)->regions);
 }
 
-TEST_BETWEEN(memory_of_another_process_at_the_same_addresses_stays, set_up_second, tear_down_second)
+TEST_BETWEEN(memory_of_another_process_at_the_same_addresses_stays, set_up_two, tear_down_two)
 {
     tell_both(3);
     fake.process = 77;
@@ -875,7 +871,7 @@ TEST_BETWEEN(memory_of_another_process_at_the_same_addresses_stays, set_up_secon
     assert_non_null(import_in(&second));
 }
 
-TEST_BETWEEN(memory_that_another_gpu_has_open_stays, set_up_second, tear_down_second)
+TEST_BETWEEN(memory_that_another_gpu_has_open_stays, set_up_two, tear_down_two)
 {
     struct cecl_device other = device;
     other.ordinal = 5;
@@ -887,8 +883,7 @@ TEST_BETWEEN(memory_that_another_gpu_has_open_stays, set_up_second, tear_down_se
 }
 
 /* A call on `user` waits for new memory. Earlier calls on `user` and `second` used the old memory. */
-TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_second,
-             tear_down_second)
+TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_two, tear_down_two)
 {
     fake.exclusive = true;
     tell_both(3);
@@ -907,7 +902,7 @@ TEST_BETWEEN(a_call_that_waits_for_new_memory_does_not_keep_the_old, set_up_seco
 }
 
 /* A call may name replaced memory if its communicator has failed, and the memory's owner no longer takes part. */
-TEST_BETWEEN(memory_that_the_call_being_made_names_stays_open, set_up_second, tear_down_second)
+TEST_BETWEEN(memory_that_the_call_being_made_names_stays_open, set_up_two, tear_down_two)
 {
     fake.exclusive = true;
     tell_both(3);

@@ -533,8 +533,7 @@ TEST_BETWEEN(a_peer_that_leaves_in_order_fails_nothing, NULL, calm)
 {
     open_ranks(4096, "0");
     hold = HOLD_A_WHILE; /* delays the host's arithmetic */
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclAllReduce(buffers[r], buffers[r], 1000, ceclInt8, ceclSum, comms[r], NULL));
+    OK_EACH(ceclAllReduce(buffers[r], buffers[r], 1000, ceclInt8, ceclSum, comms[r], NULL));
     OK(ceclCommDestroy(comms[1]));
     OK(ceclStreamSynchronize(comms[0], NULL));
     OK(ceclCommDestroy(comms[0]));
@@ -654,8 +653,7 @@ TEST_BETWEEN(a_destroyed_handle_is_refused, NULL, calm)
 {
     int count;
     open_ranks(4096, "5000");
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclCommDestroy(comms[r]));
+    OK_EACH(ceclCommDestroy(comms[r]));
     assert_int_equal(ceclCommDestroy(comms[0]), ceclInvalidArgument);
     assert_int_equal(ceclCommAbort(comms[1]), ceclInvalidArgument);
     assert_int_equal(ceclCommCount(comms[1], &count), ceclInvalidArgument);

@@ -23,8 +23,7 @@ static int open_with_memory(void **state)
     options.direction = CECL_DIRECTION_PUSH; /* selects staging */
     assert_int_equal(open_all(state), 0);
     allocate_all(memory, sizeof(*memory[0]));
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclSetOptions(comms[r], &options));
+    OK_EACH(ceclSetOptions(comms[r], &options));
     return 0;
 }
 

@@ -95,8 +95,7 @@ static void run(const struct definition *d)
         memcpy(memory[r].splits, d->splits[r], sizeof(d->splits[r]));
     }
     OK(ceclGroupStart());
-    for (int r = 0; r < RANKS; r++)
-        OK(make(d, r));
+    OK_EACH(make(d, r));
     OK(ceclGroupEnd());
     finish_all(NULL);
 }

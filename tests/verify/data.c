@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "plan/block.h"
 #include "verify/internal.h"
 
 uint32_t verify_tag(const struct verifier *v, int call, uint32_t part, int rank, uint64_t offset)
