@@ -11,7 +11,7 @@
  * In the library callers close imports when the GPU is idle, and open handles that they need. If
  * memory cannot be opened before other memory is closed, the call that needs the memory does both.
  * In the model the worker opens and closes imports, and closes at any moment. If it must close some
- * before it opens memory, later messages wait. So fewer imports are open than in the library.
+ * before it opens memory, later messages wait.
  *
  * Checked: each copy goes through an open import, to the memory that its owner meant by the call; a
  * window that a call names exists; all waits end, also when a rank dies or an import fails; dropped

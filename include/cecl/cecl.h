@@ -629,8 +629,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
  * Registered memory: see Buffers at the top. No program needs these calls: peers open and close memory
  * by themselves. With these calls the program decides when.
  *
- * Peers open memory at the first call that uses it; each peer's call waits until that peer has opened
- * the memory. Peers keep freed memory open until this rank notices that the program freed it: at a call
+ * A peer opens memory at its first call that copies to or from it; this call waits until the memory is
+ * open. Peers keep freed memory open until this rank notices that the program freed it: at a call
  * that uses the address again, or when this rank registers other memory. Until then the GPU may keep
  * the freed memory. To give memory back at once, register it, deregister it, and then free it. */
 
@@ -638,7 +638,8 @@ CECL_API CECL_CHECKED ceclResult_t ceclGetPeerPointer(ceclComm_t comm, const voi
 typedef struct ceclRegistration *ceclRegistration_t;
 
 /* Registers memory of the caller before its first use, so that peers have opened it by the time a
- * call uses it. A call that comes sooner waits until peers have opened the memory.
+ * call uses it. A call that comes sooner waits until peers have opened the memory. Memory that a call
+ * used before is not opened ahead.
  * ptr     start of the range, anywhere inside an allocation of this rank's device. The whole
  *         allocation is registered; if it has several handles, only those that the range touches.
  * bytes   1 or more; the range must be memory throughout.

@@ -15,7 +15,7 @@
  * it still has to receive messages before the call.
  *
  * A call waits only for the regions that its own plan touches. The worker imports all regions, message by message, but
- * handles only if their owner registers them ahead. A call opens the handles that it needs.
+ * handles only if their owner registers them before their first use. A call opens the handles that it needs.
  *
  * docs/models/windows.pml is the model of this protocol.
  *

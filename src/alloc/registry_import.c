@@ -1,6 +1,6 @@
-/* Carries out peers' messages about their windows: imports regions, and notes dropped windows. But a handle is opened by
- * the first call that needs it, unless its owner has registered the memory ahead: most are needed by no call, and each
- * that is open must be closed later.
+/* Carries out peers' messages about their windows: imports regions, and notes dropped windows. But a handle is opened
+ * by the first call that needs it, unless its owner registered the memory before its first use: most are needed by no
+ * call, and each that is open must be closed later.
  * Only the worker runs this code. It closes nothing, because closing may wait for the program's kernels. It holds the
  * lock while it changes the list of imports, but not while it imports, which may take long. Meanwhile a call on another
  * registry may take dropped imports, and imports of handles, out of the list: see registry_process.c. */
@@ -204,8 +204,8 @@ static void drop(struct cecl_registry *registry, struct cecl_peer_windows *peer,
     struct cecl_import **at = registry_find_import(peer, number);
     if (!*at || (*at)->state != IMPORT_VALID)
         return;
-    if ((*at)->unopened && !registry_is_in_use(registry, *at))
-        registry_close_import(registry, registry_take_import(at)); /* there is no memory to close */
+    if ((*at)->unopened && (*at)->call != registry->call)
+        registry_close_import(registry, registry_take_import(at)); /* no call has opened it */
     else
         registry_note_dropped(*at);
 }

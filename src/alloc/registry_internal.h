@@ -70,11 +70,11 @@ struct cecl_import {
     bool used;
     /* the value that the word `done` (flags/flags.h) reaches when the last call that used the window is done */
     uint32_t last_use;
-    uint64_t call;  /* the number of the last call that named the import (cecl_imports_name) */
+    uint64_t call;  /* the number of the last call that named or looked up the import */
     uint32_t holds; /* how many captured calls use it; they may run again */
     struct imported *regions;
-    /* The region of a handle that is not opened yet, or NULL. The worker sets it; after that only the call that needs
-     * the region changes it. */
+    /* The region of a handle that is not opened yet, or NULL. While a call opens it, `call` keeps the import in its
+     * list, so nobody frees the region. */
     struct imported *unopened;
     uint64_t weight; /* how many bytes registry_note_dropped has counted for this import */
     _Atomic uint32_t references; /* held by the peer's list, kept plans and ceclWindow_t */
@@ -135,9 +135,9 @@ uint64_t registry_stamp(void);
 /* Returns a new number for an import of this process; later imports have higher numbers. */
 uint64_t registry_next_import(void);
 
-/* Notes in all registries of this GPU that former memory at the addresses of `exported` was freed. With `addr`, also opens
- * the handle `exported`. Does not wait. ceclInProgress: the device refuses while memory of a former block is open.
- * ceclInvalidUsage: the memory of `exported` was freed, and newer memory lies at its addresses. */
+/* Notes in all registries of this GPU that former memory at the addresses of `exported` was freed. With `addr`, also
+ * opens the handle `exported`. Does not wait. ceclInProgress: the device refuses while memory of a former block is
+ * open. ceclInvalidUsage: the memory of `exported` was freed, and newer memory lies at its addresses. */
 ceclResult_t registry_try_open(struct cecl_registry *registry,
                                const struct cecl_region_export *exported, void **addr);
 /* Opens an import's handle for a call that needs it. If the device refuses while memory of a former block is open,

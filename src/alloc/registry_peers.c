@@ -213,10 +213,10 @@ static ceclResult_t state_of(const struct cecl_registry *registry, int rank,
     }
     if (import && import->failed != ceclSuccess)
         return cecl_fail(import->failed, "memory of rank %d: %s", rank, import->words);
-    if (peer->failed != ceclSuccess)
-        return cecl_fail(peer->failed, "memory of rank %d: %s", rank, peer->words);
     if (import && import->unopened)
         return ceclInProgress;
+    if (peer->failed != ceclSuccess)
+        return cecl_fail(peer->failed, "memory of rank %d: %s", rank, peer->words);
     if (peer->taken < peer->promised)
         return ceclInProgress;
     return cecl_fail(ceclInternalError,

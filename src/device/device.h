@@ -66,7 +66,7 @@ struct cecl_use {
     const char *name;    /* the argument's name, for messages */
     const void *buffer;  /* as the caller passed it */
     uint64_t low, high;  /* addresses: bytes [low, high); low < high */
-    bool written, ahead; /* ahead: peers open the memory now, before a call needs it */
+    bool written, ahead; /* ahead: peers open new memory before a call needs it */
 };
 #define CECL_USES 16 /* the most uses of one call */
 

@@ -531,13 +531,16 @@ TEST_BETWEEN(memory_over_old_regions_is_a_new_window, set_up, tear_down)
     assert_int_equal(reach(young, 2, 6), ceclSuccess);
 }
 
-/* The owner announces a piece and drops it; the user learns of both. Between them a call may use the piece. */
-static void drop_one(uint64_t first, bool is_used)
+/* The owner announces a piece and drops it; the user learns of both. Between them a call needs the piece (is_opened), or
+ * only has it in its plan. */
+static void drop_one(uint64_t first, bool is_opened)
 {
     const uint64_t number = tell_of(HOME, first, 1);
     take_all();
-    if (is_used)
+    if (is_opened)
         open_piece(&user, number);
+    else
+        use(&user, number, done + 1);
     assert_int_equal(cecl_registry_forget(&owner, (void *)(HOME + first * PIECE)), ceclSuccess);
     take_all();
 }
@@ -600,6 +603,18 @@ TEST_BETWEEN(a_handle_that_no_call_needs_is_neither_opened_nor_kept, set_up, tea
     cecl_registry_close_dropped(&user);
     assert_int_equal(fake.nimported + fake.nclosed + fake.nasked, 0);
     assert_null(import_in(&user));
+}
+
+TEST_BETWEEN(memory_that_came_before_a_broken_message_is_opened, set_up, tear_down)
+{
+    bool any;
+    fake.apart = fake.handles = true;
+    const uint64_t number = tell_of(HOME, 3, 1);
+    take_all();
+    queue[nposted++ % QUEUE].length = 1;
+    assert_int_equal(cecl_registry_take(&user, &any), ceclSuccess);
+    assert_int_not_equal(user.peers[0].failed, ceclSuccess);
+    assert_int_equal(reach(number, 0, 1), ceclSuccess);
 }
 
 /* Unless the device refuses: then the call that needs the memory opens it. */
