@@ -22,6 +22,9 @@ static inline void must_say(ceclResult_t result, ceclResult_t expected, const ch
         fail_msg("%d, said: %s", (int)result, ceclGetLastError(NULL));
 }
 
+#define bad_argument(result, words) must_say(result, ceclInvalidArgument, words)
+#define bad_usage(result, words) must_say(result, ceclInvalidUsage, words)
+
 static int open_all(void **state)
 {
     OK(ceclCommInitAll(comms, RANKS, NULL));

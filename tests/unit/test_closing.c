@@ -132,9 +132,8 @@ static void publish_and_free(void)
 
 static void call_all(void)
 {
-    for (int r = 0; r < RANKS; r++)
-        OK(ceclAllGather(buffers[r] + (size_t)r * BYTES, buffers[r], BYTES, ceclUint8, comms[r],
-                         streams[r]));
+    OK_EACH(ceclAllGather(buffers[r] + (size_t)r * BYTES, buffers[r], BYTES, ceclUint8, comms[r],
+                          streams[r]));
 }
 
 TEST_BETWEEN(calls_go_on_while_work_waits_for_the_host, set_up, close_all)

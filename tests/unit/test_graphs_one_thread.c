@@ -85,7 +85,7 @@ TEST(a_group_that_outlasts_its_capture_is_refused)
             if (again)
                 OK(ceclStreamBeginCapture(comms[r], streams[r]));
         }
-        must_say(ceclGroupEnd(), ceclInvalidUsage, "the capture of this call has ended");
+        bad_usage(ceclGroupEnd(), "the capture of this call has ended");
         for (int r = 0; r < RANKS && again; r++) {
             OK(ceclStreamEndCapture(comms[r], streams[r], &others[r]));
             OK(ceclGraphDestroy(others[r]));
@@ -98,7 +98,7 @@ TEST(a_communicator_is_not_finalized_while_a_stream_captures)
 {
     ceclGraph_t graph = NULL;
     OK(ceclStreamBeginCapture(comms[1], streams[1]));
-    must_say(ceclCommFinalize(comms[1]), ceclInvalidUsage, "captures a graph");
+    bad_usage(ceclCommFinalize(comms[1]), "captures a graph");
     OK(ceclStreamEndCapture(comms[1], streams[1], &graph));
     OK(ceclGraphDestroy(graph));
     OK(ceclCommFinalize(comms[1]));
@@ -115,10 +115,9 @@ TEST(a_destroyed_graph_is_refused)
     }
     OK(ceclGraphDestroy(graphs[0]));
     for (int i = 0; i < 2; i++) {
-        must_say(ceclGraphLaunch(graphs[i], streams[0]), ceclInvalidArgument,
-                 "ceclGraphLaunch: graph");
+        bad_argument(ceclGraphLaunch(graphs[i], streams[0]), "ceclGraphLaunch: graph");
         assert_non_null(strstr(ceclGetLastError(NULL), "destroyed before?"));
-        must_say(ceclGraphDestroy(graphs[i]), ceclInvalidArgument, "ceclGraphDestroy: graph");
+        bad_argument(ceclGraphDestroy(graphs[i]), "ceclGraphDestroy: graph");
         OK(i == 0 ? ceclGraphLaunch(graphs[1], streams[0]) : ceclSuccess);
         OK(i == 0 ? ceclGraphDestroy(graphs[1]) : ceclSuccess);
     }
@@ -138,7 +137,7 @@ TEST(a_graph_outlives_its_communicator_and_is_refused)
     OK(ceclStreamEndCapture(alone, stream, &graph));
     OK(ceclStreamDestroy(alone, stream));
     OK(ceclCommDestroy(alone));
-    must_say(ceclGraphLaunch(graph, NULL), ceclInvalidUsage, "its communicator has ended");
+    bad_usage(ceclGraphLaunch(graph, NULL), "its communicator has ended");
     OK(ceclGraphDestroy(graph));
 }
 

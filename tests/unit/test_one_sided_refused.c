@@ -6,26 +6,21 @@ static unsigned char to[BYTES];
 /* test_refusals.c tries other arguments. */
 TEST(bad_arguments_are_refused_by_name)
 {
-    must_say(ceclPut(from, 1, (ceclDataType_t)99, 1, window[0], 0, comms[0], NULL),
-             ceclInvalidArgument, "datatype 99");
-    must_say(ceclPut(from, SIZE_MAX / 2, ceclInt64, 1, window[0], 0, comms[0], NULL),
-             ceclInvalidArgument, "count");
-    must_say(ceclPut(NULL, 1, ceclUint8, 1, window[0], 0, comms[0], NULL), ceclInvalidArgument,
-             "sendbuff: NULL");
-    must_say(ceclGet(NULL, 1, ceclUint8, 1, window[0], 0, comms[0], NULL), ceclInvalidArgument,
-             "recvbuff: NULL");
-    must_say(ceclPut(from, 1, ceclUint8, 1, NULL, 0, comms[0], NULL), ceclInvalidArgument,
-             "window: NULL");
-    must_say(ceclPut(from, 1, ceclUint8, 1, window[1], 0, comms[0], NULL), ceclInvalidArgument,
-             "of a different communicator");
-    must_say(ceclPut(from, 2, ceclUint8, 1, window[0], BYTES - 1, comms[0], NULL),
-             ceclInvalidArgument, "end outside the 6000 bytes that rank 1 shares in window 1");
-    must_say(ceclGet(to, 1, ceclUint8, 1, window[0], SIZE_MAX, comms[0], NULL), ceclInvalidArgument,
-             "end outside");
+    bad_argument(ceclPut(from, 1, (ceclDataType_t)99, 1, window[0], 0, comms[0], NULL),
+                 "datatype 99");
+    bad_argument(ceclPut(from, SIZE_MAX / 2, ceclInt64, 1, window[0], 0, comms[0], NULL), "count");
+    bad_argument(ceclPut(NULL, 1, ceclUint8, 1, window[0], 0, comms[0], NULL), "sendbuff: NULL");
+    bad_argument(ceclGet(NULL, 1, ceclUint8, 1, window[0], 0, comms[0], NULL), "recvbuff: NULL");
+    bad_argument(ceclPut(from, 1, ceclUint8, 1, NULL, 0, comms[0], NULL), "window: NULL");
+    bad_argument(ceclPut(from, 1, ceclUint8, 1, window[1], 0, comms[0], NULL),
+                 "of a different communicator");
+    bad_argument(ceclPut(from, 2, ceclUint8, 1, window[0], BYTES - 1, comms[0], NULL),
+                 "end outside the 6000 bytes that rank 1 shares in window 1");
+    bad_argument(ceclGet(to, 1, ceclUint8, 1, window[0], SIZE_MAX, comms[0], NULL), "end outside");
     const ceclSignalWait_t more[] = {{1, 50, INT32_MAX}, {1, 51, 1}},
                            twice[] = {{1, 50, 1 << 30}, {1, 50, 1 << 30}};
-    must_say(ceclWaitSignal(2, more, comms[0], NULL), ceclInvalidArgument, "waits[0].count");
-    must_say(ceclWaitSignal(2, twice, comms[0], NULL), ceclInvalidArgument, "waits[1].count");
+    bad_argument(ceclWaitSignal(2, more, comms[0], NULL), "waits[0].count");
+    bad_argument(ceclWaitSignal(2, twice, comms[0], NULL), "waits[1].count");
     finish(0, NULL); /* no command was enqueued */
 }
 
@@ -33,8 +28,7 @@ TEST(a_copy_within_a_rank_needs_leave_for_an_sm)
 {
     ceclOptions_t options = CECL_OPTIONS_INITIALIZER;
     fill(from, 50, 3);
-    must_say(ceclPut(from, 50, ceclUint8, 0, window[0], 8, comms[0], NULL), ceclInvalidUsage,
-             "CECL_SM_ALLOW");
+    bad_usage(ceclPut(from, 50, ceclUint8, 0, window[0], 8, comms[0], NULL), "CECL_SM_ALLOW");
     OK(ceclPut(from, 0, ceclUint8, 0, window[0], 8, comms[0], NULL)); /* 0 bytes */
     options.smPolicy = CECL_SM_ALLOW;
     OK(ceclSetOptions(comms[0], &options));
@@ -51,11 +45,9 @@ TEST(a_copy_within_a_rank_needs_leave_for_an_sm)
 TEST(calls_in_a_group_are_refused)
 {
     OK(ceclGroupStart());
-    must_say(ceclSignal(1, 0, comms[0], NULL), ceclInvalidUsage,
-             "ceclSignal: call it outside a group");
-    must_say(ceclWindowShare(comms[0], memory[0], 1, &window[0]), ceclInvalidUsage,
-             "outside a group");
-    must_say(ceclWindowFree(comms[0], window[0]), ceclInvalidUsage, "outside a group");
+    bad_usage(ceclSignal(1, 0, comms[0], NULL), "ceclSignal: call it outside a group");
+    bad_usage(ceclWindowShare(comms[0], memory[0], 1, &window[0]), "outside a group");
+    bad_usage(ceclWindowFree(comms[0], window[0]), "outside a group");
     OK(ceclGroupEnd());
     OK(ceclSignal(1, 0, comms[0], NULL)); /* refused calls do not count */
     wait_for(1, 0, 0, 1, NULL);
@@ -67,7 +59,7 @@ TEST(a_window_ends_once_nobody_uses_it)
     ceclWindow_t second[RANKS];
     const ceclStream_t stream = stream_of(0);
     share(memory, 100, second);
-    must_say(ceclMemFree(comms[0], memory[0]), ceclInvalidUsage, "call ceclWindowFree first");
+    bad_usage(ceclMemFree(comms[0], memory[0]), "call ceclWindowFree first");
     wait_for(0, 1, 60, 1, stream);
     OK(ceclPut(from, 1, ceclUint8, 1, second[0], 0, comms[0], stream));
     struct sharing s[RANKS];
@@ -81,8 +73,7 @@ TEST(a_window_ends_once_nobody_uses_it)
     OK(ceclSignal(0, 60, comms[1], NULL));
     end(0, stream);
     end_windows(second, ceclSuccess, "");
-    must_say(ceclPut(from, 1, ceclUint8, 1, second[0], 0, comms[0], NULL), ceclInvalidArgument,
-             "freed before?");
+    bad_argument(ceclPut(from, 1, ceclUint8, 1, second[0], 0, comms[0], NULL), "freed before?");
 }
 
 TEST(ranks_that_differ_are_all_refused)
@@ -135,7 +126,7 @@ TEST(memory_that_was_replaced_is_refused)
         result = ceclPut(from, 100, ceclUint8, 1, replaced[0], 0, comms[0], NULL);
         pause_ms(10);
     }
-    must_say(result, ceclInvalidUsage, "rank 1 has freed or replaced its memory");
+    bad_usage(result, "rank 1 has freed or replaced its memory");
     OK(ceclPut(from, 100, ceclUint8, 2, replaced[0], 0, comms[0],
                NULL)); /* the others keep their memory */
     finish(0, NULL);
@@ -176,10 +167,8 @@ TEST(more_ranks_than_have_signals_are_refused)
     setenv("CECL_POOL_BYTES", "64M", 1); /* many ranks share one address space */
     OK(ceclCommInitAll(many, CECL_ONE_SIDED_RANKS + 1, NULL));
     unsetenv("CECL_POOL_BYTES");
-    must_say(ceclSignal(1, 0, many[0], NULL), ceclInvalidUsage,
-             "signals in a communicator of 65 ranks");
-    must_say(ceclWaitSignal(1, &wait, many[0], NULL), ceclInvalidUsage,
-             "signals in a communicator of 65 ranks");
+    bad_usage(ceclSignal(1, 0, many[0], NULL), "signals in a communicator of 65 ranks");
+    bad_usage(ceclWaitSignal(1, &wait, many[0], NULL), "signals in a communicator of 65 ranks");
     for (int r = 0; r <= CECL_ONE_SIDED_RANKS; r++)
         OK(ceclCommDestroy(many[r]));
 }
@@ -191,16 +180,13 @@ TEST(captured_calls_are_refused)
     ceclGraph_t graph = NULL;
     OK(ceclStreamCreate(comms[0], &stream));
     OK(ceclStreamBeginCapture(comms[0], stream));
-    must_say(ceclPut(from, 1, ceclUint8, 1, window[0], 0, comms[0], stream), ceclInvalidUsage,
-             "ceclPut: stream");
-    must_say(ceclGet(to, 1, ceclUint8, 1, window[0], 0, comms[0], stream), ceclInvalidUsage,
-             "ceclGet: stream");
-    must_say(ceclPutSignal(from, 0, ceclUint8, 1, window[0], 0, 1, comms[0], stream),
-             ceclInvalidUsage, "ceclPutSignal: stream");
-    must_say(ceclSignal(1, 1, comms[0], stream), ceclInvalidUsage,
-             "capture a message (ceclSend, ceclRecv) or ceclAlltoAllvAt instead");
-    must_say(ceclWaitSignal(1, &wait, comms[0], stream), ceclInvalidUsage,
-             "ceclWaitSignal: stream");
+    bad_usage(ceclPut(from, 1, ceclUint8, 1, window[0], 0, comms[0], stream), "ceclPut: stream");
+    bad_usage(ceclGet(to, 1, ceclUint8, 1, window[0], 0, comms[0], stream), "ceclGet: stream");
+    bad_usage(ceclPutSignal(from, 0, ceclUint8, 1, window[0], 0, 1, comms[0], stream),
+              "ceclPutSignal: stream");
+    bad_usage(ceclSignal(1, 1, comms[0], stream),
+              "capture a message (ceclSend, ceclRecv) or ceclAlltoAllvAt instead");
+    bad_usage(ceclWaitSignal(1, &wait, comms[0], stream), "ceclWaitSignal: stream");
     OK(ceclStreamEndCapture(comms[0], stream, &graph)); /* without these calls */
     OK(ceclGraphLaunch(graph, stream));
     OK(ceclGraphDestroy(graph));
@@ -226,12 +212,11 @@ TEST(a_window_whose_file_has_become_too_short_is_refused)
     OK(ceclPut(from, 100, ceclUint8, 1, cut[0], page, comms[0], stream));
     finish(0, stream);
     assert_int_equal(ftruncate(files[1], (off_t)page), 0);
-    must_say(ceclPut(from, 100, ceclUint8, 1, cut[0], page, comms[0], stream), ceclInvalidArgument,
-             "memory of rank 1");
-    must_say(ceclGet(to, 100, ceclUint8, 1, cut[0], page, comms[0], stream), ceclInvalidArgument,
-             "too short");
-    must_say(ceclPutSignal(from, 100, ceclUint8, 1, cut[0], page, 0, comms[0], stream),
-             ceclInvalidArgument, "too short");
+    bad_argument(ceclPut(from, 100, ceclUint8, 1, cut[0], page, comms[0], stream),
+                 "memory of rank 1");
+    bad_argument(ceclGet(to, 100, ceclUint8, 1, cut[0], page, comms[0], stream), "too short");
+    bad_argument(ceclPutSignal(from, 100, ceclUint8, 1, cut[0], page, 0, comms[0], stream),
+                 "too short");
     OK(ceclPut(from, 100, ceclUint8, 1, cut[0], 0, comms[0], stream));
     finish(0, stream);
     assert_memory_equal(at[1], from, 100);

@@ -76,8 +76,8 @@ TEST_BETWEEN(a_null_pointer_refuses_the_group, open_all, close_all)
     void *ptr = NULL;
     OK(ceclGroupStart());
     OK(ceclMemAlloc(comms[0], &ptr, 4096));
-    must_say(ceclMemAlloc(comms[1], NULL, 4096), ceclInvalidArgument, "ptr: NULL");
-    must_say(ceclGroupEnd(), ceclInvalidArgument, "ptr: NULL");
+    bad_argument(ceclMemAlloc(comms[1], NULL, 4096), "ptr: NULL");
+    bad_argument(ceclGroupEnd(), "ptr: NULL");
     assert_null(ptr);
 }
 
@@ -87,10 +87,10 @@ TEST_BETWEEN(synchronize_tells_of_a_group_that_was_not_ended, open_all, close_al
     allocate_all(buffers, RANKS * COUNT * sizeof(int));
     OK(ceclGroupStart());
     OK_EACH(ceclAllGather(buffers[r] + r * COUNT, buffers[r], COUNT, ceclInt, comms[r], NULL));
-    must_say(ceclStreamSynchronize(comms[0], NULL), ceclInvalidUsage,
-             "1 calls on this communicator wait for ceclGroupEnd");
-    must_say(ceclCommFinalize(comms[0]), ceclInvalidUsage,
-             "wait for ceclGroupEnd, which this thread has not called: finalize after it");
+    bad_usage(ceclStreamSynchronize(comms[0], NULL),
+              "1 calls on this communicator wait for ceclGroupEnd");
+    bad_usage(ceclCommFinalize(comms[0]),
+              "wait for ceclGroupEnd, which this thread has not called: finalize after it");
     OK(ceclGroupEnd()); /* no call was lost */
     finish_all(NULL);
 }
@@ -102,8 +102,8 @@ TEST_BETWEEN(destroy_tells_of_a_group_that_was_not_ended, open_all, close_all)
     OK(ceclCommInitAll(&one, 1, NULL));
     OK(ceclGroupStart());
     OK(ceclMemAlloc(one, &ptr, 4096));
-    must_say(ceclCommDestroy(one), ceclInvalidUsage, "has not called: they are not carried out");
-    must_say(ceclGroupEnd(), ceclInvalidUsage, "a communicator ended while calls of the group");
+    bad_usage(ceclCommDestroy(one), "has not called: they are not carried out");
+    bad_usage(ceclGroupEnd(), "a communicator ended while calls of the group");
     assert_null(ptr);
 }
 
@@ -230,9 +230,8 @@ TEST_BETWEEN(a_refused_rank_refuses_the_group, open_all, close_all)
     OK(ceclMemAlloc(comms[0], &ptr, 4096));
     join_in_group(others, 2);
     OK(ceclCommInitRank(&joined[0], 2, id, 0));
-    must_say(ceclCommInitRankConfig(&joined[1], 2, id, 1, &config), ceclInvalidArgument,
-             "config.smPolicy = 77");
-    must_say(ceclGroupEnd(), ceclInvalidArgument, "config.smPolicy = 77");
+    bad_argument(ceclCommInitRankConfig(&joined[1], 2, id, 1, &config), "config.smPolicy = 77");
+    bad_argument(ceclGroupEnd(), "config.smPolicy = 77");
     assert_true(!joined[0] && !joined[1] && !others[0] && !others[1] && !ptr);
     must_come_to(threads); /* no rank waits for one that will not come */
 }
@@ -256,7 +255,7 @@ TEST_BETWEEN(ranks_that_differ_leave_no_communicator_of_the_group, open_all, clo
     join_in_group(good, 2);
     join_unequally(joined);
     OK(ceclMemAlloc(comms[0], &ptr, 4096));
-    must_say(ceclGroupEnd(), ceclInvalidArgument, "timeoutMs (CECL_TIMEOUT_MS): 30000 on rank 0");
+    bad_argument(ceclGroupEnd(), "timeoutMs (CECL_TIMEOUT_MS): 30000 on rank 0");
     assert_true(!joined[0] && !joined[1] && !good[0] && !good[1] && !ptr);
     must_come_to(threads);
 }
@@ -282,7 +281,7 @@ TEST_BETWEEN(a_peer_hears_why_its_communicator_was_taken_back, open_all, close_a
     OK(ceclGroupStart());
     OK(ceclCommInitRank(&mine, 2, other.id, 0));
     join_unequally(joined);
-    must_say(ceclGroupEnd(), ceclInvalidArgument, "timeoutMs");
+    bad_argument(ceclGroupEnd(), "timeoutMs");
     assert_int_equal(pthread_join(thread, &made), 0);
     assert_true(!mine && (intptr_t)made == ceclSuccess);
     /* waits for the rank that is gone, or is refused because this rank knows already */
@@ -298,9 +297,9 @@ TEST_BETWEEN(a_number_of_ranks_out_of_range_refuses_the_group_and_leaves_the_id_
     ceclComm_t joined = NULL;
     const ceclUniqueId id = new_id();
     OK(ceclGroupStart());
-    must_say(ceclCommInitRank(&joined, 0, id, 0), ceclInvalidArgument, "nranks 0");
+    bad_argument(ceclCommInitRank(&joined, 0, id, 0), "nranks 0");
     OK(ceclCommInitRank(&joined, 1, id, 0));
-    must_say(ceclGroupEnd(), ceclInvalidArgument, "nranks 0");
+    bad_argument(ceclGroupEnd(), "nranks 0");
     assert_null(joined);
     OK(ceclCommInitRank(&joined, 1, id, 0));
     destroy_all(&joined, 1);
@@ -316,8 +315,8 @@ TEST_BETWEEN(callbacks_are_refused_in_a_group, open_all, close_all)
     ceclComm_t joined = NULL;
     const ceclOob_t oob = {NULL, no_gather, NULL};
     OK(ceclGroupStart());
-    must_say(ceclCommInitOob(&joined, 1, 0, &oob, NULL), ceclInvalidUsage, "outside the group");
-    must_say(ceclGroupEnd(), ceclInvalidUsage, "outside the group");
+    bad_usage(ceclCommInitOob(&joined, 1, 0, &oob, NULL), "outside the group");
+    bad_usage(ceclGroupEnd(), "outside the group");
     assert_null(joined);
 }
 
@@ -327,8 +326,7 @@ TEST_BETWEEN(a_join_cannot_be_explained, open_all, close_all)
     ceclExplanation_t explanation;
     OK(ceclGroupStart());
     OK(ceclCommInitRank(&joined, 1, new_id(), 0));
-    must_say(ceclGroupExplain(comms[0], &explanation), ceclInvalidUsage,
-             "a ceclCommInitRank is in");
+    bad_usage(ceclGroupExplain(comms[0], &explanation), "a ceclCommInitRank is in");
     OK(ceclGroupStart());
     OK(ceclGroupEnd());
     assert_null(joined); /* the next group does not include the refused join */

@@ -51,7 +51,7 @@ TEST(a_rank_alone_is_refused_without_an_sm)
     OK(ceclGroupStart());
     receive_from(0, 0);
     send_to(0, 0);
-    must_say(ceclGroupEnd(), ceclInvalidUsage, "CECL_SM_NEVER");
+    bad_usage(ceclGroupEnd(), "CECL_SM_NEVER");
     assert_non_null(strstr(ceclGetLastError(comms[0]), "CECL_SM_NEVER"));
     OK(ceclCommDestroy(comms[0]));
     comms[0] = kept;

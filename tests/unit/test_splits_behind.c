@@ -54,13 +54,11 @@ TEST_BETWEEN(staging_that_peers_still_read_is_left_alone, open_with_memory, clos
         for (int r = 0; r < RANKS; r++)
             fill(r, round);
         OK(ceclGroupStart());
-        for (int r = 0; r < RANKS; r++)
-            OK(ceclReduceScatter(memory[r]->input, memory[r]->output, COUNT, ceclFloat32, ceclSum,
-                                 comms[r], NULL));
+        OK_EACH(ceclReduceScatter(memory[r]->input, memory[r]->output, COUNT, ceclFloat32, ceclSum,
+                                  comms[r], NULL));
         OK(ceclGroupEnd());
-        for (int r = 0; r < RANKS; r++)
-            OK(ceclAlltoAllvDevice(memory[r]->send, RANKS, memory[r]->splits, memory[r]->recv,
-                                   RANKS, memory[r]->received, ROW, ceclUint8, comms[r], NULL));
+        OK_EACH(ceclAlltoAllvDevice(memory[r]->send, RANKS, memory[r]->splits, memory[r]->recv,
+                                    RANKS, memory[r]->received, ROW, ceclUint8, comms[r], NULL));
         finish_all(NULL);
         for (int r = 0; r < RANKS; r++)
             check(r, round);
