@@ -13,7 +13,7 @@
 #include "held.h"
 
 #define EPOCH_STEPS 64
-#define EPOCH_SECONDS 120 /* seconds after which an epoch counts as hanging */
+#define EPOCH_SECONDS 300 /* seconds after which an epoch counts as hanging */
 #define EPOCHS_WARM 2     /* after this many epochs, one-time setup is complete */
 #define LATE_MS 40
 
